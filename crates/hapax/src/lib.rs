@@ -1,0 +1,15 @@
+//! hapax: background work that takes effect once.
+
+pub mod client;
+pub mod clock;
+pub mod error;
+pub mod id;
+pub mod model;
+pub mod store;
+pub mod task;
+
+pub use client::Hapax;
+pub use error::{Error, ErrorKind, Outcome, Result};
+pub use id::{AcquisitionId, Boundary, ClaimId, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey, Payload};
+pub use model::{Guarantee, JobState, RetryPolicy};
+pub use task::{BoxError, Job, JobError};

@@ -1,0 +1,86 @@
+//! WHERE IS IT KEPT? The seam: small traits in transition words, and the stores behind them.
+//!
+//! **What an implementer owes.** Each verb is one atomic step that gives what the method of the same name on
+//! [`Model`](crate::model::Model) would give; the doc there is the contract, and [`conformance`](crate::conformance)
+//! is its proof. Time is read by the store, in the same step. A verb either returns the whole answer or an [`Error`]
+//! whose [`Outcome`](crate::Outcome) is honest: what is not certain *may have happened*. A store never retries, never
+//! fills in defaults and never logs payloads; validation, retries and metrics live once, in `client/` and `host/`.
+//!
+//! **What a caller may assume.** Repeating a call with the ids it was made with is a no-op. A future that was polled
+//! once may be dropped: the step runs to its end all the same, only its answer is lost.
+//!
+//! **Why no default methods:** a default drifts apart from the stores that override it.
+//!
+//! This room does not know: tasks, workers, sessions of users, HTTP. It knows nothing of `client/` and `host/`.
+
+mod inspect;
+mod jobs;
+mod leases;
+pub mod memory;
+mod once;
+mod operate;
+#[cfg(any())]
+pub mod sqlite;
+#[cfg(any())]
+pub mod unreliable;
+mod workers;
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::model::{EnqueueAnswer, NewJob};
+
+pub use inspect::{Health, Inspect, Scope, Setting, Verdict as HealthVerdict};
+pub use jobs::Jobs;
+pub use leases::Leases;
+pub use once::Once;
+pub use operate::Operate;
+pub use workers::Workers;
+
+/// Everything that hapax keeps somewhere. Sealed until 1.0: the seam may still move.
+#[async_trait]
+pub trait Store: Jobs + Workers + Leases + Once + Operate + Inspect + sealed::Sealed + Debug {
+    /// `memory`, `sqlite`, …: for messages and metrics.
+    fn name(&self) -> &'static str;
+
+    /// The address, without secrets: for messages.
+    fn address(&self) -> String;
+
+    /// A second handle on the same store with a connection of its own, so that whoever holds it never waits behind
+    /// the first: the keeper's.
+    ///
+    /// # Errors
+    /// [`Unreachable`](crate::ErrorKind::Unreachable) and what opening the store can say.
+    async fn another(&self) -> Result<Arc<dyn Store>>;
+
+    /// The concrete store, for the one place that lends its transactions to users.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Ends the store's threads once everything asked of it so far has been answered. Later calls fail with
+    /// [`Closed`](crate::ErrorKind::Closed).
+    async fn close(&self);
+}
+
+/// A transaction of the user's, on the user's own connection, in which jobs may be enqueued: there once it commits,
+/// and never if it does not.
+///
+/// Sealed; implemented for the transaction types of the SQL stores.
+pub trait EnqueueIn: sealed::Sealed {
+    /// What [`enqueue_jobs`](Self::enqueue_jobs) gives: a result where the driver is synchronous, else a future of one.
+    type Answer;
+
+    /// Takes jobs, in order; each for itself.
+    fn enqueue_jobs(self, jobs: Vec<NewJob>) -> Self::Answer;
+}
+
+/// Answers to an enqueue, in order.
+pub type Enqueues = Result<Vec<EnqueueAnswer>>;
+
+pub(crate) mod sealed {
+    /// Nobody outside this crate can name it.
+    pub trait Sealed {}
+}
