@@ -1,0 +1,4 @@
+//! Tests that need a store: one binary.
+
+#[cfg(feature = "sqlite")]
+mod sqlite;
