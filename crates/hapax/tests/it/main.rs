@@ -1,3 +1,4 @@
 //! The one integration-test binary of the library.
 
 mod client;
+mod sqlite;
