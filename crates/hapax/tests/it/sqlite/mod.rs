@@ -2,6 +2,11 @@
 //! conformance suite.
 
 mod differential;
+mod effects;
+mod files;
+mod groups;
+mod processes;
+mod statements;
 
 use std::path::PathBuf;
 
