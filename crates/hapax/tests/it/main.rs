@@ -1,6 +1,8 @@
 //! The one integration-test binary of the library.
 
 mod client;
+#[cfg(feature = "sqlite")]
+mod examples;
 mod host;
 #[cfg(feature = "sqlite")]
 mod sqlite;
