@@ -33,8 +33,10 @@ async fn main() {
     assert_eq!(test.run_due().await, 0, "not before it is due");
     test.advance(Duration::from_mins(30));
 
-    // The instance that claims it dies with it; another takes it over.
+    // The instance that claims it dies with it; once its lease is over another takes it over.
     let dead = test.kill_instance().await;
+    assert_eq!(test.run_due().await, 0, "not before the lease is over");
+    test.advance(TestHapax::<()>::LEASE);
     assert_eq!(test.run_due().await, 1);
     assert_eq!(test.state_of(job).await, JobState::Done);
     assert_eq!(sent.load(Ordering::SeqCst), 1);
