@@ -16,46 +16,10 @@ use crate::client::Hapax;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::model::Verdict;
 use crate::store::Store;
+use crate::store::sqlite::{EffectAnswer, EffectTx, SqliteStore};
 use crate::task::{BoxError, JobError};
 use crate::telemetry;
 
-use pending::{EffectAnswer, EffectTx, SqliteStore};
-
-/// Stands where `store/sqlite` will be: the same names and shapes, and a store that nobody has.
-pub(super) mod pending {
-    use super::{BoxError, Result};
-    use crate::model::RunRef;
-
-    /// The open transaction.
-    #[derive(Debug)]
-    pub struct EffectTx<'a>(std::marker::PhantomData<&'a ()>);
-
-    /// What came of an effect.
-    #[derive(Debug)]
-    pub(crate) enum EffectAnswer<T> {
-        /// Committed with the finish.
-        Counted(T),
-        /// The run is not the current one: rolled back.
-        #[expect(dead_code, reason = "the stand-in refuses nothing")]
-        Refused,
-        /// The closure failed: rolled back.
-        EffectFailed(BoxError),
-    }
-
-    /// The store.
-    #[derive(Debug)]
-    pub(crate) struct SqliteStore;
-
-    impl SqliteStore {
-        pub(crate) async fn finish_with<F, T>(&self, _: RunRef, effect: F) -> Result<EffectAnswer<T>>
-        where
-            F: FnOnce(&EffectTx<'_>) -> Result<T, BoxError> + Send + 'static,
-        {
-            Ok(effect(&EffectTx(std::marker::PhantomData))
-                .map_or_else(EffectAnswer::EffectFailed, EffectAnswer::Counted))
-        }
-    }
-}
 
 /// How often the ledger is asked for a lost answer before the run ends as unknown.
 const LEDGER_TRIES: u32 = 20;
@@ -82,7 +46,7 @@ const LEDGER_TRIES: u32 = 20;
 ///     // Slow reading comes before; inside the closure every writer of the file waits.
 ///     effect
 ///         .finish_with(move |tx| {
-///             let _ = (tx, job.order); // tx.execute("update orders set state = 'cancelled' where id = ?1", [job.order])?;
+///             tx.execute("update orders set state = 'cancelled' where id = ?1", [job.order])?;
 ///             Ok(())
 ///         })
 ///         .await
@@ -150,8 +114,8 @@ where
     run.set_ending(true);
     let answer = sqlite.finish_with(run.reference(), effect).await;
     let lost = match answer {
-        Ok(EffectAnswer::Counted(())) => return Ok(counted(run)),
-        Ok(EffectAnswer::Refused) => return Err(refused(run)),
+        Ok(EffectAnswer::Counted { .. }) => return Ok(counted(run)),
+        Ok(EffectAnswer::Refused { .. }) => return Err(refused(run)),
         Ok(EffectAnswer::EffectFailed(error)) => {
             run.set_ending(false);
             return Err(JobError::not_done(error));

@@ -68,7 +68,9 @@ mod worker;
 
 pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
-pub use effect::{Effect, pending::EffectTx};
+pub use crate::store::sqlite::EffectTx;
+#[cfg(feature = "sqlite")]
+pub use effect::Effect;
 pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};
 pub use handle::{HostHandle, HostStats};
 pub use handler::{Task, TaskFn};

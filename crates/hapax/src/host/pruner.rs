@@ -43,11 +43,13 @@ pub(crate) async fn serve(core: Arc<Core>, stop: Stop) -> Result<(), BoxError> {
 /// One bite; gives whether another would find more.
 async fn bite(core: &Core) -> Result<bool> {
     let pruned = core.store().prune(BITE).await?;
-    let Pruned { jobs, keys, instances, refusals } = pruned;
-    for (what, rows) in [("jobs", jobs), ("keys", keys), ("instances", instances), ("refusals", refusals)] {
+    let Pruned { jobs, keys, instances, refusals, locks } = pruned;
+    let parts =
+        [("jobs", jobs), ("keys", keys), ("instances", instances), ("refusals", refusals), ("locks", locks)];
+    for (what, rows) in parts {
         if rows > 0 {
             metrics::counter!(telemetry::PRUNED, "what" => what).increment(u64::from(rows));
         }
     }
-    Ok([jobs, keys, instances, refusals].contains(&BITE))
+    Ok(parts.iter().any(|(_, rows)| *rows == BITE))
 }

@@ -157,6 +157,8 @@ pub(crate) struct Lock {
     pub(crate) fence: Fence,
     pub(crate) acquisition: AcquisitionId,
     pub(crate) holder: Name,
+    /// How many its holder would share it with, itself included.
+    pub(crate) permits: u32,
     pub(crate) since: Micros,
     pub(crate) lease_until: Micros,
 }
@@ -175,6 +177,13 @@ impl Model {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes in a job as a store keeps it: so a store lends the rows of one step to the law, instead of stating it anew.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn hold(&mut self, job: JobRecord) {
+        self.index.insert(&job);
+        self.jobs.insert(job.id, job);
     }
 
     fn next_fence(&mut self) -> Fence {

@@ -102,8 +102,9 @@ impl Model {
         keep_ms: u64,
     ) -> Result<(), Refusal> {
         let Some(held) = self.held_by(key, fence) else {
-            // The same end again, after a lost answer, is no fault.
-            let ended = |k: &&KeyRecord| k.fence == Some(fence) && k.state == end_state(end);
+            // The same end again, after a lost answer, is no fault; once forgotten, it is gone for the pruner or not.
+            let ended =
+                |k: &&KeyRecord| k.fence == Some(fence) && k.state == end_state(end) && !is_forgotten(k, now);
             if self.keys.get(key).filter(ended).is_some() {
                 return Ok(());
             }
@@ -199,7 +200,7 @@ fn is_expired(key: &KeyRecord, now: Now) -> bool {
 }
 
 /// Its retention has passed, whether or not the pruner has been by.
-fn is_forgotten(key: &KeyRecord, now: Now) -> bool {
+pub(super) fn is_forgotten(key: &KeyRecord, now: Now) -> bool {
     key.state != KeyState::Held && key.keep_until.is_some_and(|until| until <= now.wall)
 }
 

@@ -1,3 +1,8 @@
-//! One test binary for everything that needs more than its own file.
+//! The one integration-test binary of the library.
 
+mod client;
+#[cfg(feature = "sqlite")]
+mod examples;
 mod host;
+#[cfg(feature = "sqlite")]
+mod sqlite;
