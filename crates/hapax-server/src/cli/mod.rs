@@ -7,7 +7,7 @@
 //! store's file, because it judges it.
 
 mod completions;
-//DEMO mod demo;
+mod demo;
 mod doctor;
 mod job;
 mod migrate;
@@ -96,9 +96,9 @@ impl Global {
 /// Every verb.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    //DEMO    Demo(demo::Demo),
-    //DEMO    #[command(hide = true)]
-    //DEMO    DemoInstance(demo::DemoInstance),
+    Demo(demo::Demo),
+    #[command(hide = true)]
+    DemoInstance(demo::DemoInstance),
     #[command(subcommand)]
     Job(job::Job),
     #[command(subcommand)]
@@ -116,8 +116,8 @@ impl Cli {
     pub(crate) async fn run(self) -> Answer {
         let global = self.global;
         match self.verb {
-            //DEMO            Verb::Demo(demo) => demo.run(&global).await,
-            //DEMO            Verb::DemoInstance(instance) => instance.run().await,
+            Verb::Demo(demo) => demo.run(&global).await,
+            Verb::DemoInstance(instance) => instance.run().await,
             Verb::Job(job) => job.run(&global).await,
             Verb::Queue(queue) => queue.run(&global).await,
             Verb::Worker(worker) => worker.run(&global).await,

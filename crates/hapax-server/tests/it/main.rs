@@ -2,7 +2,7 @@
 
 mod bad_input;
 mod cli;
-//DEMO mod demo;
+mod demo;
 mod help;
 mod job;
 mod lines;
