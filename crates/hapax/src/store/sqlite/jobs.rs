@@ -138,8 +138,7 @@ fn pick(connection: &Connection, request: &ClaimRequest) -> Result<Vec<i64>> {
     let mut picked = Vec::new();
     for (queue, limit) in asked() {
         let text = include_str!("sql/jobs/pick.sql");
-        let first: Vec<i64> =
-            fetch!(connection, text, |row| row.get(0), queue = queue, kinds = &kinds, limit = *limit);
+        let first: Vec<i64> = fetch!(connection, text, |row| row.get(0), queue = queue, kinds = &kinds, limit = *limit);
         picked.extend(first);
     }
     Ok(picked)
