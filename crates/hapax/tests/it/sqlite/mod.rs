@@ -6,6 +6,7 @@ mod effects;
 mod files;
 mod groups;
 mod processes;
+mod speed;
 mod statements;
 mod suite;
 
