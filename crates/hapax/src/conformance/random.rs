@@ -50,11 +50,14 @@ pub(super) struct Trial<'a> {
     story: Vec<Told>,
 }
 
+/// What a store answered, or why it could not.
+type Said = Result<Result<Answer, Refusal>, Error>;
+
 /// One step of a story.
 #[derive(Debug)]
 enum Told {
     Clock(Op),
-    Said(Box<(Command, Result<Result<Answer, Refusal>, Error>)>),
+    Said(Box<(Command, Said)>),
 }
 
 impl<'a> Trial<'a> {
