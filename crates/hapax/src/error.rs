@@ -29,6 +29,14 @@ pub enum ErrorKind {
     TooNew,
     /// The store was closed, or its thread ended.
     Closed,
+    /// The once key stands for other work: the same key came with another fingerprint.
+    KeyReused,
+    /// The message is older than its key's memory: it may have taken effect before, and nobody would know.
+    Quarantined,
+    /// The lock is held by others, or the once key's work is being done, for longer than the caller wants to wait.
+    Held,
+    /// The lease was lost: another may hold it now.
+    Lost,
     /// The caller's own code failed inside a transaction of ours; the transaction was rolled back.
     Effect,
     /// Anything else that the store reported.

@@ -1,40 +1,68 @@
 //! WHAT DO I CALL? The handle that a program keeps, and what it does with a store.
 //!
 //! Everything that must be the same on every store lives here, once: validation, defaults, the settling of lost
-//! answers, metrics. The stores below stay thin.
+//! answers, renewal of leases. The stores below stay thin.
 //!
 //! This room does not know: how a store keeps anything, SQL, or who runs the jobs. It knows nothing of `host/`.
 
+mod connect;
+mod enqueue;
+mod inspect;
+mod lock;
+mod once;
+mod renewal;
+mod settle;
 mod wake;
 
 use std::sync::Arc;
 
 use crate::store::Store;
-use crate::store::memory::MemoryStore;
 
+pub use connect::SchemaVersion;
+pub use enqueue::{Enqueue, Enqueued, JobExt};
+pub use lock::{LockError, LockGuard, LockOptions};
+pub use once::{OnceClaim, OnceGuard, OnceOptions, OnceRun};
+use renewal::Renewal;
 pub(crate) use wake::Wake;
 
 /// A cheap handle on a store; clones share it.
+///
+/// ```
+/// # tokio_test(async {
+/// use hapax::{Enqueue, Hapax};
+///
+/// let hapax = Hapax::memory();
+/// let first = hapax.enqueue(Enqueue::new("cancel-order", r#"{"order":7}"#).once("order-7")).await?;
+/// let again = hapax.enqueue(Enqueue::new("cancel-order", r#"{"order":7}"#).once("order-7")).await?;
+/// assert!(again.existed && again.id == first.id);
+/// # Ok::<(), hapax::Error>(())
+/// # });
+/// # fn tokio_test(f: impl Future<Output = Result<(), hapax::Error>>) {
+/// #     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f).unwrap();
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Hapax {
     store: Arc<dyn Store>,
     wake: Wake,
+    renewal: Renewal,
 }
 
 impl Hapax {
-    /// A store in this process's memory: for first steps, tests, and singletons within one process.
-    pub fn memory() -> Self {
-        Self::with_store(Arc::new(MemoryStore::new()))
-    }
-
     /// A handle on a store that was opened by hand.
     pub fn with_store(store: Arc<dyn Store>) -> Self {
-        Self { store, wake: Wake::default() }
+        Self { renewal: Renewal::new(store.clone()), store, wake: Wake::default() }
     }
 
-    /// The store itself: its verbs without validation and defaults.
+    /// The store itself: its verbs, without this room's validation and defaults.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Ends the store's threads once all that was asked so far has been answered. Locks that are still held end by
+    /// themselves.
+    pub async fn close(&self) {
+        self.store.close().await;
     }
 
     /// Hints from this process that something may be due.

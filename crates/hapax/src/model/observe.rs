@@ -154,6 +154,9 @@ impl Model {
         if let (Command::Claim(request), Ok(Answer::Claimed(claimed))) = (command, observed) {
             return self.observe_claim(now, request, claimed);
         }
+        if let (Command::Prune(limit), Ok(Answer::Pruned(pruned))) = (command, observed) {
+            return self.observe_prune(now, *limit, *pruned);
+        }
         if let (Command::Reap(by, limit), Ok(Answer::Reaped(reaped))) = (command, observed) {
             return self.observe_reap(now, (*by, *limit), reaped);
         }
@@ -170,6 +173,15 @@ impl Model {
             return Ok(());
         }
         Err(format!("{command:?}\n  answered {observed:?}\n  lawful   {expected:?}"))
+    }
+
+    /// Which of the forgotten keys go first is the store's choice: it shows nowhere but in this count, now or later.
+    fn observe_prune(&mut self, now: Now, limit: u32, observed: Pruned) -> Result<(), String> {
+        let expected = self.prune(now, limit);
+        if observed.keys <= limit && observed == (Pruned { keys: observed.keys, ..expected }) {
+            return Ok(());
+        }
+        Err(format!("prune of {limit} gave {observed:?}, lawful {expected:?}"))
     }
 
     fn observe_claim(&mut self, now: Now, request: &ClaimRequest, observed: &ClaimAnswer) -> Result<(), String> {

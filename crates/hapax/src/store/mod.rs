@@ -19,7 +19,7 @@ mod leases;
 pub mod memory;
 mod once;
 mod operate;
-#[cfg(any())]
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod unreliable;
@@ -72,11 +72,18 @@ pub trait Store: Jobs + Workers + Leases + Once + Operate + Inspect + sealed::Se
 ///
 /// Sealed; implemented for the transaction types of the SQL stores.
 pub trait EnqueueIn: sealed::Sealed {
-    /// What [`enqueue_jobs`](Self::enqueue_jobs) gives: a result where the driver is synchronous, else a future of one.
-    type Answer;
+    /// What an enqueue that ends in a `T` gives: the `T` itself where the driver is synchronous, else a future of it.
+    type Answer<T: Send + 'static>;
 
-    /// Takes jobs, in order; each for itself.
-    fn enqueue_jobs(self, jobs: Vec<NewJob>) -> Self::Answer;
+    /// Takes jobs, in order, each for itself, and makes a `T` of the answers.
+    fn enqueue_jobs<T: Send + 'static>(
+        self,
+        jobs: Vec<NewJob>,
+        then: impl FnOnce(Enqueues) -> T + Send + 'static,
+    ) -> Self::Answer<T>;
+
+    /// The answer for jobs that were found wrong before the store was asked.
+    fn answer<T: Send + 'static>(self, answer: T) -> Self::Answer<T>;
 }
 
 /// Answers to an enqueue, in order.
