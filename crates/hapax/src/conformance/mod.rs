@@ -30,6 +30,7 @@ mod script;
 mod show;
 pub mod stale;
 pub mod takeovers;
+mod witness;
 pub mod workers;
 mod world;
 

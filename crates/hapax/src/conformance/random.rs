@@ -6,6 +6,7 @@ use super::actors::{Actor, final_questions};
 use super::hunt::{cases, hunt, seed};
 use super::script::{Op, timed};
 use super::show::brief;
+use super::witness::Witness;
 use super::{Harness, run};
 use crate::clock::{Micros, Now};
 use crate::error::Error;
@@ -45,19 +46,23 @@ pub(super) struct Trial<'a> {
     h: &'a dyn Harness,
     pub(super) model: Model,
     pub(super) actor: Actor,
+    witness: Witness,
     story: Vec<Told>,
 }
+
+/// What a store answered, or why it could not.
+type Said = Result<Result<Answer, Refusal>, Error>;
 
 /// One step of a story.
 #[derive(Debug)]
 enum Told {
     Clock(Op),
-    Said(Command, Result<Result<Answer, Refusal>, Error>),
+    Said(Box<(Command, Said)>),
 }
 
 impl<'a> Trial<'a> {
     pub(super) fn new(h: &'a dyn Harness) -> Self {
-        Self { h, model: Model::new(), actor: Actor::default(), story: Vec::new() }
+        Self { h, model: Model::new(), actor: Actor::default(), witness: Witness::default(), story: Vec::new() }
     }
 
     async fn play(mut self, script: &[Op]) -> Result<(), String> {
@@ -90,13 +95,12 @@ impl<'a> Trial<'a> {
     async fn ask(&mut self, command: &Command) -> Result<Result<Answer, Refusal>, String> {
         let now = self.h.clock().now();
         let answer = run(&*self.h.store(), command).await;
-        self.story.push(Told::Said(command.clone(), answer));
-        let Some(Told::Said(_, Ok(answer))) = self.story.last() else {
-            return Err(self.tell("the store failed"));
-        };
-        let answer = answer.clone();
+        let answered = answer.as_ref().ok().cloned();
+        self.story.push(Told::Said(Box::new((command.clone(), answer))));
+        let answer = answered.ok_or_else(|| self.tell("the store failed"))?;
         let alone = picked_in_order(&self.model, now, command, &answer);
         alone.and_then(|()| self.model.observe(now, command, &answer)).map_err(|wrong| self.tell(&wrong))?;
+        self.witness.see(now, command, &answer).map_err(|wrong| self.tell(&wrong))?;
         self.still_lawful()?;
         Ok(answer)
     }
@@ -107,7 +111,7 @@ impl<'a> Trial<'a> {
         for told in &self.story {
             let _ = match told {
                 Told::Clock(op) => writeln!(text, "{op:?}"),
-                Told::Said(command, answer) => writeln!(text, "{}\n    -> {}", brief(command), brief(answer)),
+                Told::Said(said) => writeln!(text, "{}\n    -> {}", brief(&said.0), brief(&said.1)),
             };
         }
         text

@@ -49,18 +49,19 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct Value {
+        id: uuid::Uuid,
+        fence: Option<i64>,
+        limit: u32,
+        state: bool,
+    }
+
     #[test]
     fn lines_are_short() {
         let id = uuid::Uuid::from_u128(0xABCD << 112);
         assert_eq!(short(&format!("job {id} of bee {id}")), "job abcd of bee abcd");
-        #[derive(Debug)]
-        #[expect(dead_code, reason = "printed")]
-        struct Value {
-            id: uuid::Uuid,
-            fence: Option<i64>,
-            limit: u32,
-            state: bool,
-        }
         assert_eq!(
             brief(&Value { id, fence: None, limit: 3, state: true }),
             "Value { id: abcd, limit: 3, state: true }"
