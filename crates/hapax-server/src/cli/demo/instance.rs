@@ -18,6 +18,8 @@ use crate::exit::{Answer, Exit, Failure};
 
 /// Tasks at work at once in one process.
 const WORKERS: u32 = 8;
+/// How long the claims of this process take to cease once nobody finishes any more: they are transactions as well.
+const CLAIMS_CEASE: Duration = Duration::from_millis(200);
 /// SIGSTOP is carried out by whichever thread gets it; this one waits until it has been.
 const STOP_TAKES: Duration = Duration::from_millis(300);
 
@@ -93,6 +95,7 @@ async fn run_errand(errand: Errand, State(stage): State<Stagehand>, run: Run) ->
     // Whoever takes the wish away is the one who fulfils it.
     let turn = if std::fs::remove_file(stage.notes.wish()).is_ok() {
         let alone = stage.quiet.clone().write_owned().await;
+        tokio::time::sleep(CLAIMS_CEASE).await;
         freeze(&stage, &errand, &run)?;
         drop(alone);
         stage.quiet.clone().read_owned().await
