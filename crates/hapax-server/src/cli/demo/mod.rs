@@ -29,6 +29,7 @@ use crate::exit::{Answer, Exit, Failure};
 use crate::output::say;
 use crate::progress::Bar;
 
+use fleet::Fleet;
 pub(crate) use instance::DemoInstance;
 use plan::Plan;
 use report::Report;
@@ -48,7 +49,8 @@ Examples:
   hapax demo
   hapax demo --jobs 20000 --seed 7
   hapax demo --keep            leaves the file, and says how to look into it
-  hapax demo -o json | jq .twice";
+  hapax demo -o json | jq .twice
+  hapax demo --careless        shows that the demo can tell";
 
 /// How many keys there may be: fewer leave no room for the faults.
 const JOBS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
@@ -69,6 +71,9 @@ pub(crate) struct Demo {
     /// Where the file is to be made, instead of a temporary folder; it is left there
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Commits each effect by itself, ahead of the finish, as a program without hapax would: this must fail
+    #[arg(long)]
+    careless: bool,
 }
 
 impl Demo {
@@ -83,7 +88,8 @@ impl Demo {
         let file = self.store_file(&folder)?;
         let begun = Instant::now();
         let bar = Bar::new(Some(plan.jobs), true);
-        let mut stage = Stage::open(plan, &file, folder.path(), bar).await?;
+        let fleet = Fleet::new(&file, folder.path(), self.careless);
+        let mut stage = Stage::open(plan, &file, fleet, bar).await?;
         let played = tokio::select! {
             played = stage.play() => played,
             () = interrupted() => {

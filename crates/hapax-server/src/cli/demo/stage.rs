@@ -83,7 +83,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Makes the store, and the tables in it.
-    pub(super) async fn open(plan: Plan, store: &Path, folder: &Path, bar: Bar) -> Result<Self, Failure> {
+    pub(super) async fn open(plan: Plan, store: &Path, fleet: Fleet, bar: Bar) -> Result<Self, Failure> {
         let hapax = Hapax::sqlite(store).await?;
         let mut ledger = Ledger::create(store)?;
         ledger.expect(plan.jobs)?;
@@ -91,7 +91,7 @@ impl Stage {
         Ok(Self {
             facts: Facts::of(&plan),
             hold: plan.sent_before_freeze,
-            fleet: Fleet::new(store, folder),
+            fleet,
             allowed: watch::Sender::new(0),
             producers: JoinSet::new(),
             seen: Seen::default(),
