@@ -1,10 +1,10 @@
 //! hapax: background work that takes effect once.
 //!
-//! Every piece of work has an identity that outlives any lock, every run has a fence that only grows, and every write is
-//! conditional on it. *Execution may repeat; the effect does not.*
+//! Every piece of work has an identity that outlives any lock, every run has a fence that only grows, and every write
+//! is conditional on it. *Execution may repeat; the effect does not.*
 //!
-//! Start with [`Hapax`] (enqueue, locks, once keys), [`Job`] (a payload type) and [`Host`] (what runs tasks). Errors say
-//! whether a change may have been made all the same: [`Error::outcome`].
+//! Start with [`Hapax`] (enqueue, locks, once keys), [`Job`] (a payload type) and [`Host`] (what runs tasks). Errors
+//! say whether a change may have been made all the same: [`Error::outcome`].
 //!
 //! ```
 //! use hapax::{Hapax, Job, JobExt};
