@@ -2,6 +2,8 @@
 
 pub mod client;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod host;
 pub mod id;

@@ -38,6 +38,8 @@ pub const DUPLICATES_REFUSED: &str = "hapax_duplicates_refused_total";
 pub const RUNS: &str = "hapax_runs_total";
 /// Time that a task worked, waiting for its start excluded.
 pub const RUN_DURATION: &str = "hapax_run_duration_seconds";
+/// Time from a job's due time to its claim.
+pub const QUEUE_WAIT: &str = "hapax_queue_wait_seconds";
 /// Tasks at work.
 pub const RUNS_ACTIVE: &str = "hapax_runs_active";
 /// Tasks that block their thread past their deadline.
@@ -70,6 +72,7 @@ pub const ALL: &[Metric] = &[
         cancelled, refused.",
     ),
     histogram(RUN_DURATION, &["kind"], "Seconds that a task worked."),
+    histogram(QUEUE_WAIT, &["queue"], "Seconds from a job's due time to its claim, by the store's clock."),
     gauge(RUNS_ACTIVE, &["queue"], "Tasks at work in this process."),
     gauge(RUNS_STUCK, &[], "Tasks that block their thread past their deadline."),
     gauge(RUNS_UNSETTLED, &[], "Ended runs whose finish the store has not confirmed yet."),

@@ -217,7 +217,7 @@ where
         let slots = Arc::new(Slots::new(self.queue_slots()?));
         let (ended, inbox) = mpsc::unbounded_channel();
         let core = Arc::new(Core {
-            instance: watch::Sender::new(Core::new_instance(&self.settings)),
+            instance: watch::Sender::new(Core::new_instance(&self.hapax, &self.settings)),
             hapax: self.hapax,
             settings: self.settings,
             registry: self.registry,

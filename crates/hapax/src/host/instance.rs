@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::run::Run;
@@ -15,10 +15,13 @@ use super::signal::StopReason;
 use crate::clock::Deadline;
 use crate::id::{ClaimId, InstanceId};
 use crate::model::{OwnedRun, RunRef};
+use crate::store::Store;
 
 /// One registration of this process.
 pub(crate) struct Instance {
     pub(crate) id: InstanceId,
+    /// Where its runs write.
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) lease_ms: u64,
     /// How long a task may go on after it was told to stop.
     pub(crate) grace: Duration,
@@ -49,8 +52,9 @@ pub(crate) struct Reconciled {
 }
 
 impl Instance {
-    pub(crate) fn new(id: InstanceId, lease_ms: u64, grace: Duration) -> Self {
-        Self { id, lease_ms, grace, beats: AtomicU64::new(0), gone: AtomicBool::new(false), inner: Mutex::default() }
+    pub(crate) fn new(id: InstanceId, store: Arc<dyn Store>, lease_ms: u64, grace: Duration) -> Self {
+        let (beats, gone) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { id, store, lease_ms, grace, beats, gone, inner: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -215,5 +219,91 @@ impl Instance {
 impl fmt::Debug for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Instance").field("id", &self.id).field("gone", &self.is_gone()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::id::{Fence, JobId};
+    use crate::store::memory::MemoryStore;
+    use crate::testing::claimed_job;
+
+    fn instance() -> Arc<Instance> {
+        let store = Arc::new(MemoryStore::new());
+        let instance = Instance::new(InstanceId::new(), store, 30_000, Duration::from_secs(5));
+        let anchor = Deadline::anchor();
+        instance.renewed(anchor.deadline(30_000), anchor.plus_ms(0));
+        Arc::new(instance)
+    }
+
+    /// A run that is held since the last heartbeat.
+    fn held(instance: &Arc<Instance>) -> Run {
+        let run = Run::new(claimed_job(instance.id), Arc::clone(instance), Deadline::anchor()).expect("it has a fence");
+        instance.take_claim(ClaimId::new(), std::slice::from_ref(&run));
+        run
+    }
+
+    fn owned(run: RunRef, claim: ClaimId) -> OwnedRun {
+        OwnedRun { run, claim, cancel_requested: false }
+    }
+
+    #[test]
+    fn what_nobody_holds_is_given_back_unless_its_claim_is_on_its_way() {
+        let instance = instance();
+        let (pending, lost) = (ClaimId::new(), ClaimId::new());
+        instance.expect_claim(pending);
+        let stranger = |n| RunRef { job: JobId::new(), fence: Fence::from_i64(n) };
+        let (coming, left) = (stranger(1), stranger(2));
+        let beat = instance.next_beat();
+        let found = instance.reconcile(beat, &[], &[owned(coming, pending), owned(left, lost)]);
+        assert_eq!(found, Reconciled { give_back: vec![left], lost: 0 });
+    }
+
+    #[test]
+    fn what_is_no_longer_owned_is_told_unless_it_is_younger_than_the_question() {
+        let instance = instance();
+        let (older, ending) = (held(&instance), held(&instance));
+        ending.set_ending(true);
+        let beat = instance.next_beat();
+        let younger = held(&instance);
+        let found = instance.reconcile(beat, &[], &[]);
+        assert_eq!(found, Reconciled { give_back: Vec::new(), lost: 1 });
+        assert_eq!(older.signal().reason(), Some(StopReason::LeaseLost));
+        assert_eq!((younger.signal().reason(), ending.signal().reason()), (None, None));
+        assert_eq!(instance.reconcile(beat, &[], &[]).lost, 0, "told once");
+    }
+
+    #[test]
+    fn a_wish_to_cancel_reaches_the_run() {
+        let instance = instance();
+        let run = held(&instance);
+        let beat = instance.next_beat();
+        let wish = OwnedRun { cancel_requested: true, ..owned(run.reference(), ClaimId::new()) };
+        instance.reconcile(beat, &[], &[wish]);
+        assert_eq!(run.signal().reason(), Some(StopReason::CancelRequested));
+    }
+
+    #[test]
+    fn a_start_is_recorded_once_it_has_outlasted_a_heartbeat() {
+        let instance = instance();
+        let run = held(&instance);
+        assert!(instance.begin(&run));
+        let first = instance.next_beat();
+        assert!(instance.starts_due(first).is_empty(), "it may end before the next one");
+        let second = instance.next_beat();
+        let due = instance.starts_due(second);
+        assert_eq!(due, [run.reference()]);
+        instance.reconcile(second, &due, &[owned(run.reference(), ClaimId::new())]);
+        assert!(instance.starts_due(instance.next_beat()).is_empty(), "known from now on");
+    }
+
+    #[test]
+    fn a_dead_instance_begins_nothing() {
+        let instance = instance();
+        let run = held(&instance);
+        assert_eq!(instance.leave_behind(), 1);
+        assert!(!instance.begin(&run) && !instance.is_usable() && !instance.may_reap());
+        assert!(run.is_lost());
     }
 }

@@ -30,8 +30,6 @@ use crate::model::{Heartbeat, OwnedRun, RunRef};
 use crate::store::Store;
 use crate::telemetry;
 
-/// How long a task may be past its end before it is reported for blocking its thread.
-const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// How long the store may take to answer when the instance leaves.
 const LEAVE_MAX: Duration = Duration::from_secs(3);
 
@@ -226,7 +224,7 @@ impl Keeper {
         self.count_lost(lost, "run");
         let mut pace = Pace::new(Duration::from_millis(50), self.core.settings.lease / 3);
         loop {
-            self.instance = Core::new_instance(&self.core.settings);
+            self.instance = Core::new_instance(&self.core.hapax, &self.core.settings);
             match self.register_once().await {
                 Ok(()) => break,
                 Err(error) => {
@@ -258,12 +256,12 @@ impl Keeper {
             metrics::counter!(telemetry::LEASES_LOST, "what" => "instance").increment(1);
             self.count_lost(lost, "run");
         }
-        let mut stuck = 0;
+        let (mut stuck, grace) = (0, self.core.settings.grace);
         self.instance.each(|run| {
             if run.has_begun() && run.soft_deadline().passed() {
                 run.raise(StopReason::Deadline);
             }
-            if run.newly_stuck(STUCK_AFTER) {
+            if run.newly_stuck(grace) {
                 stuck += 1;
                 tracing::error!(
                     job = %run.job_id(), kind = run.kind(), fence = %run.fence(),

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance::Instance;
 use super::signal::{Signal, StopReason};
-use crate::client::Hapax;
 use crate::clock::{Anchor, Deadline, Micros};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Fence, InstanceId, JobId, kept_text};
 use crate::model::{Guarantee, JobRecord, Refusal, RunRef, Settled};
+use crate::store::Store;
 use crate::task::JobError;
 use crate::telemetry;
 
@@ -43,7 +43,6 @@ pub struct Run(Arc<Inner>);
 struct Inner {
     job: JobRecord,
     fence: Fence,
-    hapax: Hapax,
     instance: Arc<Instance>,
     /// Taken before the claim was sent.
     claimed: Anchor,
@@ -82,7 +81,7 @@ impl Run {
     ///
     /// # Errors
     /// When the store gave the job without a fence: it is broken.
-    pub(crate) fn new(job: JobRecord, hapax: Hapax, instance: Arc<Instance>, anchor: Anchor) -> Result<Self> {
+    pub(crate) fn new(job: JobRecord, instance: Arc<Instance>, anchor: Anchor) -> Result<Self> {
         let fence = job.fence.ok_or_else(|| {
             Error::did_not_happen(ErrorKind::Store, format!("the store gave job {} without a fence", job.id))
         })?;
@@ -91,7 +90,6 @@ impl Run {
         Ok(Self(Arc::new(Inner {
             fence,
             job,
-            hapax,
             held_since: instance.beats(),
             instance,
             claimed: anchor,
@@ -240,8 +238,8 @@ impl Run {
         RunRef { job: self.0.job.id, fence: self.0.fence }
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn crate::store::Store> {
-        self.0.hapax.store()
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.instance.store
     }
 
     pub(crate) fn home(&self) -> &Arc<Instance> {

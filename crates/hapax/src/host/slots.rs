@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::id::Name;
+use crate::model::JobRecord;
 use crate::telemetry;
 
 /// What a claim may take ahead of free slots: what can start within this time.
@@ -21,23 +22,36 @@ pub(crate) struct QueueSlots {
     active: AtomicU32,
     /// Mean time of a run, in microseconds; zero before the first.
     mean_us: AtomicU64,
-    gauge: Gauge,
+    meters: Meters,
 }
 
-/// `metrics::Gauge` says nothing of itself.
-struct Gauge(metrics::Gauge);
+/// Handles of metrics.
+struct Meters {
+    active: metrics::Gauge,
+    wait: metrics::Histogram,
+}
 
-impl std::fmt::Debug for Gauge {
+impl std::fmt::Debug for Meters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gauge")
+        f.write_str("Meters")
     }
 }
 
 impl QueueSlots {
     pub(crate) fn new(name: Name, workers: u32, prefetch: u32) -> Self {
         metrics::gauge!(telemetry::WORKERS, "queue" => name.to_string()).set(workers);
-        let gauge = Gauge(metrics::gauge!(telemetry::RUNS_ACTIVE, "queue" => name.to_string()));
-        Self { name, workers, prefetch, active: AtomicU32::new(0), mean_us: AtomicU64::new(0), gauge }
+        let meters = Meters {
+            active: metrics::gauge!(telemetry::RUNS_ACTIVE, "queue" => name.to_string()),
+            wait: metrics::histogram!(telemetry::QUEUE_WAIT, "queue" => name.to_string()),
+        };
+        Self { name, workers, prefetch, active: AtomicU32::new(0), mean_us: AtomicU64::new(0), meters }
+    }
+
+    /// A job came from this queue: how late is it, all by the store's clock.
+    pub(crate) fn waited(&self, job: &JobRecord) {
+        if let Some(claim) = job.claim {
+            self.meters.wait.record(Duration::from_millis(claim.at.ms_since(job.due_at)).as_secs_f64());
+        }
     }
 
     /// Slots with no task in them.
@@ -92,7 +106,7 @@ impl Slots {
             return None;
         }
         slots.active.fetch_add(1, Ordering::AcqRel);
-        slots.gauge.0.increment(1);
+        slots.meters.active.increment(1);
         self.active.fetch_add(1, Ordering::AcqRel);
         self.suspects.fetch_add(u32::from(suspect), Ordering::AcqRel);
         Some(Slot { slots: Arc::clone(self), queue, suspect })
@@ -164,7 +178,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let slots = &self.slots;
         slots.queues[self.queue].active.fetch_sub(1, Ordering::AcqRel);
-        slots.queues[self.queue].gauge.0.decrement(1);
+        slots.queues[self.queue].meters.active.decrement(1);
         slots.suspects.fetch_sub(u32::from(self.suspect), Ordering::AcqRel);
         if slots.active.fetch_sub(1, Ordering::AcqRel) == 1 {
             slots.emptied.notify_waiters();

@@ -211,7 +211,8 @@ impl Worker {
                 tracing::error!(job = %job.id, queue = %job.queue, "the store gave a job of a queue nobody asked for");
                 continue;
             };
-            match Run::new(job, self.core.hapax.clone(), Arc::clone(&self.instance), anchor) {
+            self.core.slots.queues[queue].waited(&job);
+            match Run::new(job, Arc::clone(&self.instance), anchor) {
                 Ok(run) => runs.push((queue, run)),
                 Err(error) => tracing::error!(%error, "left a job to the next heartbeat"),
             }

@@ -155,7 +155,7 @@ impl<S: Send + Sync + 'static> TestHapax<S> {
                 return runs;
             }
             for job in jobs {
-                let run = Run::new(job, self.hapax.clone(), Arc::clone(&instance), anchor).expect("it has a fence");
+                let run = Run::new(job, Arc::clone(&instance), anchor).expect("it has a fence");
                 self.run_one(&run).await;
                 runs += 1;
             }
@@ -257,7 +257,7 @@ impl<S: Send + Sync + 'static> TestHapax<S> {
         }
         let lease_ms = u64::try_from(Self::LEASE.as_millis()).unwrap_or(u64::MAX);
         let id = self.register("test").await;
-        let instance = Arc::new(Instance::new(id, lease_ms, Duration::from_secs(5)));
+        let instance = Arc::new(Instance::new(id, Arc::clone(self.hapax.store()), lease_ms, Duration::from_secs(5)));
         // The lease is counted on the movable clock alone.
         let never = Deadline::anchor().plus_ms(u64::MAX);
         instance.renewed(never, never);

@@ -16,3 +16,35 @@ pub use faults::{Fault, FaultyStore};
 pub use hapax::TestHapax;
 
 pub use crate::clock::Clock;
+
+/// A job as a store gives it to `instance`, for unit tests.
+#[cfg(test)]
+pub(crate) fn claimed_job(instance: crate::InstanceId) -> crate::model::JobRecord {
+    use crate::id::{ClaimId, JobId, Name, Payload};
+    use crate::model::{ClaimRequest, Due, Guarantee, Model, NewInstance, NewJob, RetryPolicy};
+
+    let name = |text| Name::new("name", text).expect("legal");
+    let now = crate::clock::Now::default();
+    let mut model = Model::new();
+    let (queues, kinds) = (vec![name("q")], vec![name("k")]);
+    let new = NewInstance { id: instance, name: name("i"), version: String::new(), queues, kinds, lease_ms: 1 };
+    model.register(now, &new).expect("a new id");
+    let job = NewJob {
+        id: JobId::new(),
+        queue: name("q"),
+        kind: name("k"),
+        payload: Payload::new("null").expect("JSON"),
+        payload_version: 1,
+        priority: 0,
+        due: Due::Now,
+        once: None,
+        guarantee: Guarantee::AtLeastOnce,
+        retry: RetryPolicy::default(),
+        run_timeout_ms: 60_000,
+        keep_ms: 1,
+    };
+    model.enqueue(now, &[job]);
+    let (claim, queues) = (ClaimId::new(), vec![(name("q"), 1)]);
+    let request = ClaimRequest { instance, claim, queues, kinds: vec![name("k")], suspect: false };
+    model.claim(now, &request).expect("live").jobs.remove(0)
+}

@@ -153,6 +153,33 @@ async fn a_blocking_run_is_taken_back_at_its_deadline() {
     host.drain().await;
 }
 
+/// A task that blocks its thread is reported, and its slot is free again once it returns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_run_is_reported() {
+    #[derive(Clone, Default)]
+    struct Gate(Arc<AtomicBool>);
+    #[derive(Serialize, Deserialize)]
+    struct Blocks;
+    impl Job for Blocks {
+        const KIND: &'static str = "blocks";
+        const RUN_TIMEOUT: Duration = Duration::from_millis(100);
+        const RETRY: RetryPolicy = RetryPolicy::NEVER;
+    }
+    async fn blocks(_job: Blocks, State(gate): State<Gate>) {
+        while !gate.0.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let (hapax, gate) = (memory(), Gate::default());
+    let host = host(&hapax, gate.clone()).lease(Duration::from_secs(1)).task(blocks).start().await.expect("starts");
+    enqueue_one(&hapax, &Blocks).await;
+    until("it is reported", async || host.stats().stuck == 1).await;
+    assert_eq!(host.stats().active, 1);
+    gate.0.store(true, Ordering::Release);
+    until("its slot is free", async || host.stats().active == 0).await;
+    host.drain().await;
+}
+
 #[tokio::test]
 async fn the_reason_says_which_it_was() {
     #[derive(Serialize, Deserialize)]

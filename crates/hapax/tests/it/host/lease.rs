@@ -247,3 +247,32 @@ async fn run_until_crash(hapax: &Hapax, victim: InstanceId, crashing: hapax::Job
     // The rest of the claim was only prefetched; it is given back when the instance dies.
     jobs.iter().any(|job| job.id == crashing) || jobs.is_empty()
 }
+
+/// RC-65: heartbeats have a thread and a connection of their own. On a runtime whose only thread a task blocks, they go
+/// out all the same, and the lease holds.
+#[tokio::test]
+async fn a_task_that_blocks_the_runtime_does_not_cost_the_lease() {
+    #[derive(Clone)]
+    struct Beats(FaultyStore);
+    #[derive(Serialize, Deserialize)]
+    struct Blocks;
+    impl Job for Blocks {
+        const KIND: &'static str = "blocks";
+    }
+    async fn blocks(_job: Blocks, State(Beats(faulty)): State<Beats>, run: Run) {
+        let before = faulty.calls("heartbeat");
+        while faulty.calls("heartbeat") < before + 6 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!run.is_lost(), "two leases long, and still ours");
+    }
+    let hapax = Hapax::memory();
+    let faulty = FaultyStore::new(Arc::clone(hapax.store()));
+    let beats = Beats(faulty.clone());
+    let one = host(&Hapax::with_store(Arc::new(faulty)), beats).lease(Duration::from_millis(600)).task(blocks);
+    let one = one.start().await.expect("starts");
+    let id = enqueue_one(&hapax, &Blocks).await;
+    let (job, _) = wait_for(&hapax, id, JobState::Done).await;
+    assert_eq!((job.runs, one.stats().lost), (1, 0));
+    one.drain().await;
+}

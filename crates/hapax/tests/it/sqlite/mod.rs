@@ -6,7 +6,9 @@ mod effects;
 mod files;
 mod groups;
 mod processes;
+mod speed;
 mod statements;
+mod suite;
 
 use std::path::PathBuf;
 
