@@ -1,5 +1,5 @@
-//! Is there an order? The search of Wing and Gong, with the memory of Lowe: commands that overlapped may have happened in
-//! any order, others only in the order in which they came.
+//! Is there an order? The search of Wing and Gong, with the memory of Lowe: commands that overlapped may have happened
+//! in any order, others only in the order in which they came.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

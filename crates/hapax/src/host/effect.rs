@@ -1,4 +1,5 @@
-//! Effects that are committed together with the end of their run. The one file of this room that names a concrete store.
+//! Effects that are committed together with the end of their run. The one file of this room that names a concrete
+//! store.
 //!
 //! SQLite: a process that is stopped inside a write transaction stops every writer of the file. So no transaction is
 //! open across a foreign await: the effect is a closure, run with its finish as one transaction on the writer's thread.
@@ -16,14 +17,16 @@ use crate::client::Hapax;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::model::Verdict;
 use crate::store::Store;
-use crate::store::sqlite::{EffectAnswer, EffectTx, SqliteStore};
+pub use crate::store::sqlite::EffectTx;
+use crate::store::sqlite::{EffectAnswer, SqliteStore};
 use crate::task::{BoxError, JobError};
 use crate::telemetry;
 
 /// How often the ledger is asked for a lost answer before the run ends as unknown.
 const LEDGER_TRIES: u32 = 20;
 
-/// The right to end this run together with its effect, in one transaction of the store: the effect takes place **once**.
+/// The right to end this run together with its effect, in one transaction of the store: the effect takes place
+/// **once**.
 ///
 /// A task that asks for it cannot compile without returning the [`Finished`] that only
 /// [`finish_with`](Self::finish_with) makes.
@@ -85,8 +88,8 @@ impl<S: Sync> FromRun<S> for Effect {
 }
 
 impl Run {
-    /// Does `effect` and ends this run as done, in one transaction of the store. Jobs that are enqueued on `tx` belong to
-    /// it. What the task returns afterwards changes nothing.
+    /// Does `effect` and ends this run as done, in one transaction of the store. Jobs that are enqueued on `tx` belong
+    /// to it. What the task returns afterwards changes nothing.
     ///
     /// A lost answer of the store is settled by its ledger; the closure never runs twice.
     ///

@@ -226,11 +226,10 @@ impl fmt::Debug for Instance {
 mod tests {
     use super::*;
     use crate::id::{Fence, JobId};
-    use crate::store::memory::MemoryStore;
     use crate::testing::claimed_job;
 
     fn instance() -> Arc<Instance> {
-        let store = Arc::new(MemoryStore::new());
+        let store = crate::Hapax::memory().store().clone();
         let instance = Instance::new(InstanceId::new(), store, 30_000, Duration::from_secs(5));
         let anchor = Deadline::anchor();
         instance.renewed(anchor.deadline(30_000), anchor.plus_ms(0));

@@ -140,7 +140,7 @@ const WANTED: &str = "
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_commands_reach_every_corner() {
-    random::search(&Wrong::new(|| Arc::new(Counting)), 200, 1).await.expect("the memory store is right");
+    random::search(200, 1, &Wrong::new(|| Arc::new(Counting))).await.expect("the memory store is right");
     let seen = SEEN.lock().expect("unpoisoned").clone();
     let rare: Vec<(&str, u32)> = WANTED
         .split(';')

@@ -1,4 +1,9 @@
-//! Cases of the law that need no store. The conformance suite repeats what a store can show.
+//! Cases of the law that need no store.
+//!
+//! Each is small enough to be read as the sentence that it proves. What a store can show as well is repeated in the
+//! conformance suite, on every store.
+//!
+//! This room does not know: any store, any clock but the numbers that it makes up, or what a task is.
 
 mod leaks;
 mod oracle;

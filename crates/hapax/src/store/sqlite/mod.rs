@@ -149,8 +149,8 @@ impl SqliteStore {
         Self::options().open(path).await
     }
 
-    /// The version of hapax's schema in a file, which is neither made nor changed; nothing when there is no such file, or
-    /// none of our tables in it.
+    /// The version of hapax's schema in a file, which is neither made nor changed; nothing when there is no such file,
+    /// or none of our tables in it.
     ///
     /// # Errors
     /// See [`SqliteOptions::open`].

@@ -77,7 +77,7 @@ fn enqueue_in(connection: &Connection, now: Now, jobs: &[NewJob]) -> Enqueues {
 /// write.
 pub fn lock_guard(transaction: &Transaction<'_>, lock: &LockRef) -> Result<()> {
     let current = guarded(transaction, |connection| {
-        let text = include_str!("sql/locks/guard.sql");
+        let text = include_str!("sql/locks/still_current.sql");
         if change!(connection, text, name = &lock.name, slot = lock.slot, fence = lock.fence) == 1 {
             return Ok(Ok(()));
         }

@@ -144,8 +144,8 @@ async fn register(hapax: &Hapax) -> InstanceId {
     id
 }
 
-/// A stall of the store longer than the lease: whoever wakes first renews itself and waits one heartbeat, so that others
-/// can do the same, before it declares anybody dead.
+/// A stall of the store longer than the lease: whoever wakes first renews itself and waits one heartbeat, so that
+/// others can do the same, before it declares anybody dead.
 #[tokio::test]
 async fn after_a_stall_nobody_is_reaped_at_once() {
     let (hapax, clock) = movable();

@@ -6,7 +6,6 @@ mod effects;
 mod files;
 mod groups;
 mod processes;
-mod speed;
 mod statements;
 mod suite;
 

@@ -163,7 +163,7 @@ async fn schema() {
          -- Rewritten by HAPAX_BLESS=1 cargo test --test it schema\n\n{};\n",
         tables.join(";\n\n")
     );
-    let file = room().join("schema.sql");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite/schema.sql");
     if std::env::var_os("HAPAX_BLESS").is_some() {
         std::fs::write(&file, &page).expect("written");
     }
