@@ -151,9 +151,9 @@ where
         self
     }
 
-    /// How long the store leaves this host its jobs without hearing from it, at least 100 ms; 30 s unless said otherwise.
-    /// A heartbeat goes out every third of it. A shorter lease means a faster takeover after a crash, and more false ones
-    /// on a machine that stalls; those cost time, never a second effect.
+    /// How long the store leaves this host its jobs without hearing from it, at least 100 ms; 30 s unless said
+    /// otherwise. A heartbeat goes out every third of it. A shorter lease means a faster takeover after a crash, and
+    /// more false ones on a machine that stalls; those cost time, never a second effect.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -203,8 +203,8 @@ where
     /// Registers the instance and starts everything.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) when two tasks have one kind, a name or number breaks a limit, or the store
-    /// cannot give what a task asks for; else what the store said.
+    /// [`Invalid`](crate::ErrorKind::Invalid) when two tasks have one kind, a name or number breaks a limit, or the
+    /// store cannot give what a task asks for; else what the store said.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -1,7 +1,7 @@
 //! Tells the store how runs ended.
 //!
-//! 1. Finishes in batches: whatever ended while the last call was under way, at most [`BATCH`]; at once when idle. So no
-//!    end waits for a timer, and a busy host makes few calls.
+//! 1. Finishes in batches: whatever ended while the last call was under way, at most [`BATCH`]; at once when idle. So
+//!    no end waits for a timer, and a busy host makes few calls.
 //! 2. After an error that certainly changed nothing, tries again, longer apart each time, for as long as its instance
 //!    lives.
 //! 3. After a lost answer asks the ledger first. A finish is never just repeated.

@@ -42,7 +42,8 @@ pub struct HostHandle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostStats {
-    /// Whether the lease holds. While it does not, nothing is claimed or begun: the store has not answered for too long.
+    /// Whether the lease holds. While it does not, nothing is claimed or begun: the store has not answered for too
+    /// long.
     pub lease_held: bool,
     /// Tasks at work now.
     pub active: u64,

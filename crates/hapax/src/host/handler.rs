@@ -1,8 +1,8 @@
 //! Plain async functions as tasks.
 //!
-//! A function is a task in two steps, only for the sake of the compiler's messages. [`TaskFn`] looks at the shape alone:
-//! so many arguments, a future of something. That settles which arguments and which result are meant; then [`Task`] asks
-//! whether they are allowed, and the error names the one that is not.
+//! A function is a task in two steps, only for the sake of the compiler's messages. [`TaskFn`] looks at the shape
+//! alone: so many arguments, a future of something. That settles which arguments and which result are meant; then
+//! [`Task`] asks whether they are allowed, and the error names the one that is not.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::client::Hapax;
 use crate::error::Result;
 use crate::task::{Job, JobError, Next};
 
-/// A function with the shape of a task. Implemented for functions and closures of 1 to 7 arguments; nobody needs to name
-/// it. `M` stands for the argument and result types.
+/// A function with the shape of a task. Implemented for functions and closures of 1 to 7 arguments; nobody needs to
+/// name it. `M` stands for the argument and result types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has not the shape of a task",
     note = "a task is an `async fn(job, …)` that takes its job first, then up to six of `State<T>`, `Run`, `Effect`, …"

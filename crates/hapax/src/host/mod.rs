@@ -2,8 +2,8 @@
 //! cleans up after those who died.
 //!
 //! A *task* is the user's async function for a kind of job; a *run* is one attempt, under a fence. A *service* is code
-//! that runs for as long as the host does. Everything here is one loop per duty, each in a file that opens with the list
-//! of what it does.
+//! that runs for as long as the host does. Everything here is one loop per duty, each in a file that opens with the
+//! list of what it does.
 //!
 //! This room does not know: how a store keeps anything (it asks by the verbs of `store/`; `effect.rs` alone names one),
 //! what a verb means (the model does), process signals, config files, HTTP. It decides nothing about who may write: the
@@ -68,9 +68,7 @@ mod worker;
 
 pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
-pub use crate::store::sqlite::EffectTx;
-#[cfg(feature = "sqlite")]
-pub use effect::Effect;
+pub use effect::{Effect, EffectTx};
 pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};
 pub use handle::{HostHandle, HostStats};
 pub use handler::{Task, TaskFn};

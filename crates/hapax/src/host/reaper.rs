@@ -1,7 +1,7 @@
 //! Cleans up after others.
 //!
-//! 1. Has instances declared dead whose lease ran out, and their jobs taken back; the store selects them and checks them
-//!    again in one step.
+//! 1. Has instances declared dead whose lease ran out, and their jobs taken back; the store selects them and checks
+//!    them again in one step.
 //! 2. Has runs taken back that passed their deadline, also from live instances: a task may block its thread for ever.
 //! 3. Holds back after a stall: an instance that could not write for longer than its lease renews itself first, and
 //!    gives others one heartbeat to do the same, before it declares anybody dead.

@@ -17,8 +17,8 @@ pub enum StopReason {
     CancelRequested = 2,
     /// It has run for as long as its kind allows.
     Deadline = 3,
-    /// The lease is lost, or may be lost soon: another instance may run the same job. Whatever this run writes under its
-    /// fence from now on is refused.
+    /// The lease is lost, or may be lost soon: another instance may run the same job. Whatever this run writes under
+    /// its fence from now on is refused.
     LeaseLost = 4,
 }
 

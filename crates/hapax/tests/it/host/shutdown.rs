@@ -143,8 +143,8 @@ async fn dropping_the_handle_drains() {
     assert!(matches!(job.state, JobState::Done | JobState::Ready), "it finished or was given back: {}", job.state);
 }
 
-/// A runtime that goes away under the host takes the keeper along: nobody may go on renewing the lease of a host that is
-/// no more.
+/// A runtime that goes away under the host takes the keeper along: nobody may go on renewing the lease of a host that
+/// is no more.
 #[test]
 fn a_runtime_that_ends_takes_the_keeper_along() {
     let (hapax, gate) = (memory(), Gate::closed());
