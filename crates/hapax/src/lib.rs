@@ -2,6 +2,8 @@
 
 pub mod client;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod host;
 pub mod id;
@@ -12,7 +14,7 @@ pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use client::{Enqueue, Enqueued, Hapax, JobExt};
+pub use client::{Enqueue, Enqueued, Hapax, JobExt, SchemaVersion};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use host::{Host, HostHandle, Run};
 pub use id::{AcquisitionId, Boundary, ClaimId, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey, Payload};

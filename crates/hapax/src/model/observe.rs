@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::runs::Cause;
 use super::{
     ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
     JobState, KeyRecord, LockAnswer, LockHolder, LockRef, LockRequest, Model, NewInstance, NewJob, OnceAnswer, OnceEnd,
@@ -156,6 +157,9 @@ impl Model {
         if let (Command::Prune(limit), Ok(Answer::Pruned(pruned))) = (command, observed) {
             return self.observe_prune(now, *limit, *pruned);
         }
+        if let (Command::Reap(by, limit), Ok(Answer::Reaped(reaped))) = (command, observed) {
+            return self.observe_reap(now, (*by, *limit), reaped);
+        }
         if let Some(fence) = granted_fence(observed)
             && fence.as_i64() > self.fences
         {
@@ -204,6 +208,25 @@ impl Model {
             return Ok(());
         }
         Err(format!("claim left {observed:?}\n  lawful {granted:?}"))
+    }
+
+    /// A reaper may bite off whatever it likes of what is due, but as much as it may.
+    fn observe_reap(&mut self, now: Now, (by, limit): (InstanceId, u32), observed: &Reaped) -> Result<(), String> {
+        self.require_live(now, by).map_err(|refusal| format!("reaped, but {refusal}"))?;
+        let dead = self.declare_dead(now);
+        let mut due: BTreeMap<JobId, Cause> = self.reapable(now).collect();
+        let bite = due.len().min(limit as usize);
+        let mut taken_back = Vec::new();
+        for (job, _) in &observed.taken_back {
+            let cause = due.remove(job).ok_or_else(|| format!("{job} was not to be taken back: {observed:?}"))?;
+            taken_back.push((*job, self.take_back(now, *job, cause)));
+        }
+        let full = taken_back.len() == bite;
+        let expected = Reaped { dead, taken_back, more: bite == limit as usize };
+        if full && in_order(Ok(Answer::Reaped(expected.clone()))) == in_order(Ok(Answer::Reaped(observed.clone()))) {
+            return Ok(());
+        }
+        Err(format!("reaped {observed:?}\n  lawful {expected:?}, {bite} in all"))
     }
 
     /// Whether each job of an observed claim could be claimed, within the limits of its queue.

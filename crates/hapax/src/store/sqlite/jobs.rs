@@ -1,5 +1,7 @@
 //! Enqueue, claim, and what a run may write while it lasts; how runs end is in `runs.rs`.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, Result};
 
@@ -136,11 +138,15 @@ fn pick(connection: &Connection, request: &ClaimRequest) -> Result<Vec<i64>> {
         }
     }
     let mut picked = Vec::new();
+    let mut taken: BTreeMap<&Name, u32> = BTreeMap::new();
     for (queue, limit) in asked() {
+        // A queue that is named twice goes on where it stopped: its limits add up.
+        let before = taken.entry(queue).or_default();
+        let total = before.saturating_add(*limit);
         let text = include_str!("sql/jobs/pick.sql");
-        let first: Vec<i64> =
-            fetch!(connection, text, |row| row.get(0), queue = queue, kinds = &kinds, limit = *limit);
-        picked.extend(first);
+        let first: Vec<i64> = fetch!(connection, text, |row| row.get(0), queue = queue, kinds = &kinds, limit = total);
+        picked.extend(first.into_iter().skip(*before as usize));
+        *before = total;
     }
     Ok(picked)
 }

@@ -140,11 +140,11 @@ async fn jobs_come_and_go_with_the_users_transaction() {
     let (kept, dropped) = (job(), job());
     let tx = own.transaction_with_behavior(TransactionBehavior::Immediate).expect("begun");
     tx.execute("update stock set n = 3", []).expect("written");
-    (&tx).enqueue_jobs(vec![kept.clone()]).expect("enqueued");
+    (&tx).enqueue_jobs(vec![kept.clone()], |answers| answers).expect("enqueued");
     assert!(store.job(kept.id).await.expect("read").is_none(), "not before the commit");
     tx.commit().expect("committed");
     let tx = own.transaction_with_behavior(TransactionBehavior::Immediate).expect("begun");
-    (&tx).enqueue_jobs(vec![dropped.clone()]).expect("enqueued");
+    (&tx).enqueue_jobs(vec![dropped.clone()], |answers| answers).expect("enqueued");
     tx.rollback().expect("rolled back");
     assert_eq!(store.job(kept.id).await.expect("read").expect("there").0.state, JobState::Ready);
     assert!(store.job(dropped.id).await.expect("read").is_none());
@@ -156,9 +156,9 @@ async fn a_failed_step_leaves_the_users_transaction_as_it_was() {
     let (good, later) = (job(), job());
     let bad = hapax::model::NewJob { payload: hapax::Payload::from_store("{".to_owned()), ..job() };
     let tx = own.transaction_with_behavior(TransactionBehavior::Immediate).expect("begun");
-    let error = (&tx).enqueue_jobs(vec![good.clone(), bad]).expect_err("the schema refuses it");
+    let error = (&tx).enqueue_jobs(vec![good.clone(), bad], |answers| answers).expect_err("the schema refuses it");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Invalid, Outcome::DidNotHappen));
-    (&tx).enqueue_jobs(vec![later.clone()]).expect("goes on");
+    (&tx).enqueue_jobs(vec![later.clone()], |answers| answers).expect("goes on");
     tx.commit().expect("committed");
     assert!(store.job(good.id).await.expect("read").is_none());
     assert!(store.job(later.id).await.expect("read").is_some());
@@ -169,7 +169,7 @@ async fn another_file_has_no_place_for_jobs() {
     let place = place();
     let mut own = Connection::open(&place.file).expect("opens");
     let tx = own.transaction().expect("begun");
-    let error = (&tx).enqueue_jobs(vec![job()]).expect_err("no tables");
+    let error = (&tx).enqueue_jobs(vec![job()], |answers| answers).expect_err("no tables");
     assert_eq!(error.kind(), ErrorKind::Unusable);
     assert!(error.to_string().contains("SqliteStore::open"), "{error}");
 }
@@ -180,7 +180,7 @@ async fn a_transaction_that_read_before_is_told_how_to_begin() {
     let tx = own.transaction().expect("begun");
     tx.query_row("select n from stock", [], |row| row.get::<_, i64>(0)).expect("read");
     store.enqueue(vec![job()]).await.expect("enqueued");
-    let error = (&tx).enqueue_jobs(vec![job()]).expect_err("its state is old");
+    let error = (&tx).enqueue_jobs(vec![job()], |answers| answers).expect_err("its state is old");
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains("BEGIN IMMEDIATE"), "{error}");
 }

@@ -56,7 +56,7 @@ async fn what_is_no_database_is_refused_and_left_alone() {
 #[tokio::test]
 async fn a_damaged_file_is_refused() {
     let place = place();
-    drop(SqliteStore::open(&place.file).await.expect("opens").close().await);
+    SqliteStore::open(&place.file).await.expect("opens").close().await;
     let mut bytes = std::fs::read(&place.file).expect("read");
     // The schema's own page, behind the header.
     bytes[100..1_000].fill(0xA5);

@@ -7,6 +7,7 @@ mod files;
 mod groups;
 mod processes;
 mod statements;
+mod suite;
 
 use std::path::PathBuf;
 
