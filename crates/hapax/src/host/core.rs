@@ -59,7 +59,7 @@ impl Core {
     /// A registration under a new id.
     pub(crate) fn new_instance(hapax: &Hapax, settings: &Settings) -> Arc<Instance> {
         let lease_ms = u64::try_from(settings.lease.as_millis()).unwrap_or(u64::MAX);
-        Arc::new(Instance::new(InstanceId::new(), Arc::clone(hapax.store()), lease_ms, settings.grace))
+        Arc::new(Instance::new(InstanceId::new(), hapax.clone(), lease_ms, settings.grace))
     }
 
     /// What the store is told about `instance`.

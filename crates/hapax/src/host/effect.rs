@@ -17,10 +17,11 @@ use crate::client::Hapax;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::model::Verdict;
 use crate::store::Store;
-pub use crate::store::sqlite::EffectTx;
 use crate::store::sqlite::{EffectAnswer, SqliteStore};
 use crate::task::{BoxError, JobError};
 use crate::telemetry;
+
+pub use crate::store::sqlite::EffectTx;
 
 /// How often the ledger is asked for a lost answer before the run ends as unknown.
 const LEDGER_TRIES: u32 = 20;
@@ -115,6 +116,11 @@ where
     let sqlite = sqlite(store.as_ref()).map_err(JobError::not_done)?;
     run.set_ending(true);
     let answer = sqlite.finish_with(run.reference(), effect).await;
+    deal_with(run, answer).await
+}
+
+/// What the store's answer, or its loss, means for the run.
+async fn deal_with(run: &Run, answer: Result<EffectAnswer<()>>) -> Result<Finished, JobError> {
     let lost = match answer {
         Ok(EffectAnswer::Counted { .. }) => return Ok(counted(run)),
         Ok(EffectAnswer::Refused { .. }) => return Err(refused(run)),
@@ -131,7 +137,7 @@ where
     telemetry::store_failed("finish_with");
     let mut pace = Pace::new(Duration::from_millis(20), Duration::from_secs(2));
     while pace.failures() < LEDGER_TRIES {
-        match store.verdict(vec![run.reference()]).await.map(|verdicts| verdicts.into_iter().next()) {
+        match run.store().verdict(vec![run.reference()]).await.map(|verdicts| verdicts.into_iter().next()) {
             Ok(Some(Verdict::Ended { .. })) => return Ok(counted(run)),
             Ok(Some(Verdict::Current)) => {
                 run.set_ending(false);
@@ -150,6 +156,8 @@ where
 
 fn counted(run: &Run) -> Finished {
     run.mark_settled(true);
+    // The effect may have enqueued jobs.
+    run.home().hapax.wake().poke();
     Finished::new()
 }
 
@@ -172,4 +180,80 @@ fn sqlite(store: &dyn Store) -> Result<&SqliteStore> {
         );
         Error::did_not_happen(ErrorKind::Invalid, text)
     })
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::clock::Deadline;
+    use crate::host::instance::Instance;
+    use crate::id::{ClaimId, InstanceId, Name};
+    use crate::model::{ClaimRequest, End, Finish, JobState, NewInstance};
+    use crate::task::Next;
+    use crate::testing::{Fault, Faults};
+
+    /// A run that the store counts as current.
+    async fn current(hapax: &Hapax) -> Run {
+        let name = |text| Name::new("name", text).expect("legal");
+        let id = InstanceId::new();
+        let (queues, kinds) = (vec![name("default")], vec![name("k")]);
+        let version = String::new();
+        let new = NewInstance { id, name: name("i"), version, queues, kinds: kinds.clone(), lease_ms: 30_000 };
+        hapax.store().register(new).await.expect("a new id");
+        hapax.enqueue(crate::Enqueue::new("k", "null")).await.expect("taken");
+        let (claim, queues) = (ClaimId::new(), vec![(name("default"), 1)]);
+        let request = ClaimRequest { instance: id, claim, queues, kinds, suspect: false };
+        let job = hapax.store().claim(request).await.expect("live").jobs.remove(0);
+        let instance = Arc::new(Instance::new(id, hapax.clone(), 30_000, Duration::from_secs(5)));
+        let never = Deadline::anchor().plus_ms(u64::MAX);
+        instance.renewed(never, never);
+        Run::new(job, instance, Deadline::anchor()).expect("it has a fence")
+    }
+
+    fn lost() -> Result<EffectAnswer<()>> {
+        Err(Error::may_have_happened(ErrorKind::Store, "the answer to COMMIT was lost"))
+    }
+
+    #[tokio::test]
+    async fn a_lost_commit_that_happened_is_done() {
+        let hapax = Hapax::memory();
+        let run = current(&hapax).await;
+        let finish = Finish { run: run.reference(), end: End::Done { result: None } };
+        hapax.store().finish(vec![finish]).await.expect("counts");
+        assert!(deal_with(&run, lost()).await.is_ok());
+        assert_eq!((run.settled(), run.signal().reason()), (Some(true), None));
+    }
+
+    #[tokio::test]
+    async fn a_lost_commit_that_did_not_happen_may_be_tried_again() {
+        let faults = Faults::default();
+        let hapax = faults.between(&Hapax::memory());
+        let run = current(&hapax).await;
+        faults.once("verdict", Fault::Unreachable);
+        let error = deal_with(&run, lost()).await.expect_err("it did not happen");
+        assert_eq!((error.next, run.settled()), (Next::NotDone, None));
+        assert_eq!(faults.calls("verdict"), 2, "the ledger is asked until it answers");
+        let (job, _) = hapax.store().job(run.job_id()).await.expect("answers").expect("exists");
+        assert_eq!(job.state, JobState::Running, "nothing was done about it yet");
+    }
+
+    #[tokio::test]
+    async fn a_lost_commit_of_a_run_that_was_taken_away_is_refused() {
+        let hapax = Hapax::memory();
+        let run = current(&hapax).await;
+        hapax.store().leave(run.instance()).await.expect("leaves");
+        let error = deal_with(&run, lost()).await.expect_err("another has it");
+        assert_eq!((error.next, run.settled()), (Next::Unknown, Some(false)));
+        assert_eq!(run.signal().reason(), Some(StopReason::LeaseLost));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ledger_that_cannot_be_read_leaves_it_unknown() {
+        let faults = Faults::default();
+        let hapax = faults.between(&Hapax::memory());
+        let run = current(&hapax).await;
+        faults.cut("verdict", Fault::Unreachable);
+        let error = deal_with(&run, lost()).await.expect_err("nobody knows");
+        assert_eq!((error.next, run.settled()), (Next::Unknown, None), "its finish will tell: the fence decides");
+    }
 }

@@ -7,21 +7,21 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::run::Run;
 use super::signal::StopReason;
+use crate::client::Hapax;
 use crate::clock::Deadline;
 use crate::id::{ClaimId, InstanceId};
 use crate::model::{OwnedRun, RunRef};
-use crate::store::Store;
 
 /// One registration of this process.
 pub(crate) struct Instance {
     pub(crate) id: InstanceId,
     /// Where its runs write.
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) hapax: Hapax,
     pub(crate) lease_ms: u64,
     /// How long a task may go on after it was told to stop.
     pub(crate) grace: Duration,
@@ -52,9 +52,9 @@ pub(crate) struct Reconciled {
 }
 
 impl Instance {
-    pub(crate) fn new(id: InstanceId, store: Arc<dyn Store>, lease_ms: u64, grace: Duration) -> Self {
+    pub(crate) fn new(id: InstanceId, hapax: Hapax, lease_ms: u64, grace: Duration) -> Self {
         let (beats, gone) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { id, store, lease_ms, grace, beats, gone, inner: Mutex::default() }
+        Self { id, hapax, lease_ms, grace, beats, gone, inner: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -224,13 +224,14 @@ impl fmt::Debug for Instance {
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::id::{Fence, JobId};
     use crate::testing::claimed_job;
 
     fn instance() -> Arc<Instance> {
-        let store = crate::Hapax::memory().store().clone();
-        let instance = Instance::new(InstanceId::new(), store, 30_000, Duration::from_secs(5));
+        let instance = Instance::new(InstanceId::new(), Hapax::memory(), 30_000, Duration::from_secs(5));
         let anchor = Deadline::anchor();
         instance.renewed(anchor.deadline(30_000), anchor.plus_ms(0));
         Arc::new(instance)

@@ -252,7 +252,7 @@ impl Keeper {
         if !self.lapsed && self.instance.lease_passed() {
             self.lapsed = true;
             let lost = self.instance.lose_all();
-            tracing::error!(instance = %self.instance.id, lost, "the lease passed without renewal; nothing is claimed");
+            tracing::error!(instance = %self.instance.id, lost, "the lease passed unrenewed; nothing is claimed");
             metrics::counter!(telemetry::LEASES_LOST, "what" => "instance").increment(1);
             self.count_lost(lost, "run");
         }

@@ -239,7 +239,7 @@ impl Run {
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        &self.0.instance.store
+        self.0.instance.hapax.store()
     }
 
     pub(crate) fn home(&self) -> &Arc<Instance> {

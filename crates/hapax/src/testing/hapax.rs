@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::dead::DeadInstance;
-use crate::client::Hapax;
+use crate::client::{Enqueue, Hapax};
 use crate::clock::{Clock, Deadline};
 use crate::host::parts::{Entry, Instance, Registry, Run, end_of, execute};
 use crate::host::{Task, TaskFn};
-use crate::id::{Boundary, ClaimId, Fingerprint, InstanceId, JobId, Name, OnceKey, Payload};
+use crate::id::{ClaimId, InstanceId, JobId, Name};
 use crate::model::{
-    ClaimRequest, Due, EnqueueAnswer, Finish, Guarantee, Heartbeat, JobFilter, JobRecord, JobState, KeyClaim,
-    NewInstance, NewJob, PAGE_MAX, Release,
+    ClaimRequest, Finish, Guarantee, Heartbeat, JobFilter, JobRecord, JobState, NewInstance, PAGE_MAX, Release,
 };
 use crate::store::memory::MemoryStore;
 use crate::task::Job;
@@ -21,8 +20,6 @@ use crate::task::Job;
 const CLAIM: u32 = 100;
 /// Rounds after which [`TestHapax::drain`] takes jobs for endless.
 const ROUNDS_MAX: u32 = 10_000;
-/// How long ended jobs and done keys are kept.
-const KEEP_MS: u64 = 7 * 86_400_000;
 
 /// Runs jobs in a test: real claims, tasks and finishes, at times of the test's choice.
 ///
@@ -119,23 +116,16 @@ impl<S: Send + Sync + 'static> TestHapax<S> {
     /// Enqueues a job that is due now, with its own once key if it has one. Gives its id, or that of the job that has
     /// the key already.
     pub async fn enqueue<J: Job>(&self, job: &J) -> JobId {
-        self.enqueue_due(job, Due::Now).await
+        self.take(Enqueue::of(job)).await
     }
 
     /// Enqueues a job that is due after `delay`.
     pub async fn enqueue_in<J: Job>(&self, job: &J, delay: Duration) -> JobId {
-        self.enqueue_due(job, Due::InMs(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX))).await
+        self.take(Enqueue::of(job).due_in(delay)).await
     }
 
-    async fn enqueue_due<J: Job>(&self, job: &J, due: Due) -> JobId {
-        let new = new_job(job, due);
-        let id = new.id;
-        let answers = self.hapax.store().enqueue(vec![new]).await.expect("the store takes the job");
-        match answers.into_iter().next() {
-            Some(EnqueueAnswer::Existed { holder: crate::model::KeyHolder::Job(holder), .. }) => holder,
-            Some(EnqueueAnswer::Enqueued { .. }) => id,
-            other => panic!("the job was not taken: {other:?}"),
-        }
+    async fn take(&self, job: Enqueue) -> JobId {
+        self.hapax.enqueue(job).await.expect("the store takes the job").id
     }
 
     /// Takes back what dead instances have left, and runs everything that is due now, in this very task, one after the
@@ -257,7 +247,7 @@ impl<S: Send + Sync + 'static> TestHapax<S> {
         }
         let lease_ms = u64::try_from(Self::LEASE.as_millis()).unwrap_or(u64::MAX);
         let id = self.register("test").await;
-        let instance = Arc::new(Instance::new(id, Arc::clone(self.hapax.store()), lease_ms, Duration::from_secs(5)));
+        let instance = Arc::new(Instance::new(id, self.hapax.clone(), lease_ms, Duration::from_secs(5)));
         // The lease is counted on the movable clock alone.
         let never = Deadline::anchor().plus_ms(u64::MAX);
         instance.renewed(never, never);
@@ -317,33 +307,6 @@ impl<S: Send + Sync + 'static> TestHapax<S> {
             let end = end_of(run.record(), how, 0);
             store.finish(vec![Finish { run: run.reference(), end }]).await.expect("the store takes the finish");
         }
-    }
-}
-
-/// The job with the defaults of its kind.
-fn new_job<J: Job>(job: &J, due: Due) -> NewJob {
-    let payload = serde_json::to_string(job).expect("the payload can be written as JSON");
-    let payload = Payload::new(&payload).expect("the payload is within the limit");
-    let kind = Name::new("kind", J::KIND).expect("a legal kind");
-    let once = job.once_key().map(|value| KeyClaim {
-        key: OnceKey::new(Boundary::Enqueue, kind.clone(), &value).expect("a legal once key"),
-        fingerprint: Some(Fingerprint::of(payload.as_str().as_bytes())),
-        keep_ms: KEEP_MS,
-        made_at: None,
-    });
-    NewJob {
-        id: JobId::new(),
-        queue: Name::new("queue", J::QUEUE).expect("a legal queue"),
-        kind,
-        payload,
-        payload_version: J::PAYLOAD_VERSION,
-        priority: 0,
-        due,
-        once,
-        guarantee: J::GUARANTEE,
-        retry: J::RETRY,
-        run_timeout_ms: u64::try_from(J::RUN_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
-        keep_ms: KEEP_MS,
     }
 }
 

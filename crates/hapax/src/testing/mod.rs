@@ -12,7 +12,7 @@ mod faults;
 mod hapax;
 
 pub use dead::DeadInstance;
-pub use faults::{Fault, FaultyStore};
+pub use faults::{Fault, Faults};
 pub use hapax::TestHapax;
 
 pub use crate::clock::Clock;

@@ -8,7 +8,7 @@ use hapax::host::{State, StopReason};
 use hapax::id::{ClaimId, InstanceId, Name};
 use hapax::model::{ClaimRequest, Heartbeat, NewInstance, RunOutcome};
 use hapax::store::memory::MemoryStore;
-use hapax::testing::{Fault, FaultyStore};
+use hapax::testing::{Fault, Faults};
 use hapax::{Hapax, Job, JobError, JobState, Run};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
@@ -56,8 +56,8 @@ async fn late(_job: Late, State(story): State<Story>, run: Run) -> Result<(), Jo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_lost_its_lease_is_told_and_refused() {
     let hapax = Hapax::memory();
-    let faulty = FaultyStore::new(Arc::clone(hapax.store()));
-    let cut_off = Hapax::with_store(Arc::new(faulty.clone()));
+    let faulty = Faults::default();
+    let cut_off = faulty.between(&hapax);
     let (signals, mut told) = mpsc::unbounded_channel();
     let story = Story { begun: Arc::default(), signals };
     let lease = Duration::from_millis(900);
@@ -149,8 +149,8 @@ async fn register(hapax: &Hapax) -> InstanceId {
 #[tokio::test]
 async fn after_a_stall_nobody_is_reaped_at_once() {
     let (hapax, clock) = movable();
-    let faulty = FaultyStore::new(Arc::clone(hapax.store()));
-    let stalled = Hapax::with_store(Arc::new(faulty.clone()));
+    let faulty = Faults::default();
+    let stalled = faulty.between(&hapax);
     let one = host(&stalled, ()).lease(Duration::from_millis(900)).task(plain).start().await.expect("starts");
     let (faster, slower) = (register(&hapax).await, register(&hapax).await);
     faulty.cut("heartbeat", Fault::Unreachable);
@@ -253,7 +253,7 @@ async fn run_until_crash(hapax: &Hapax, victim: InstanceId, crashing: hapax::Job
 #[tokio::test]
 async fn a_task_that_blocks_the_runtime_does_not_cost_the_lease() {
     #[derive(Clone)]
-    struct Beats(FaultyStore);
+    struct Beats(Faults);
     #[derive(Serialize, Deserialize)]
     struct Blocks;
     impl Job for Blocks {
@@ -267,9 +267,8 @@ async fn a_task_that_blocks_the_runtime_does_not_cost_the_lease() {
         assert!(!run.is_lost(), "two leases long, and still ours");
     }
     let hapax = Hapax::memory();
-    let faulty = FaultyStore::new(Arc::clone(hapax.store()));
-    let beats = Beats(faulty.clone());
-    let one = host(&Hapax::with_store(Arc::new(faulty)), beats).lease(Duration::from_millis(600)).task(blocks);
+    let faulty = Faults::default();
+    let one = host(&faulty.between(&hapax), Beats(faulty)).lease(Duration::from_millis(600)).task(blocks);
     let one = one.start().await.expect("starts");
     let id = enqueue_one(&hapax, &Blocks).await;
     let (job, _) = wait_for(&hapax, id, JobState::Done).await;

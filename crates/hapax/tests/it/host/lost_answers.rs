@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hapax::host::State;
 use hapax::model::JobFilter;
-use hapax::testing::{Fault, FaultyStore};
+use hapax::testing::{Fault, Faults};
 use hapax::{Guarantee, Hapax, Job, JobState};
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +35,9 @@ async fn once(_job: Once, State(ran): State<Ran>) {
     ran.0.fetch_add(1, Ordering::Relaxed);
 }
 
-fn faulty() -> (FaultyStore, Hapax) {
-    let faulty = FaultyStore::new(Arc::clone(memory().store()));
-    (faulty.clone(), Hapax::with_store(Arc::new(faulty)))
+fn faulty() -> (Faults, Hapax) {
+    let faults = Faults::default();
+    (faults.clone(), faults.between(&memory()))
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The host on the memory store: real hosts, with leases and polls short enough that nobody waits.
 
 mod cancel;
+#[cfg(feature = "sqlite")]
+mod effects;
 mod lease;
 mod lost_answers;
 mod outcomes;

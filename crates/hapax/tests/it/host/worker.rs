@@ -7,7 +7,7 @@ use std::time::Duration;
 use hapax::host::State;
 use hapax::id::Name;
 use hapax::model::{JobFilter, PAGE_MAX};
-use hapax::testing::FaultyStore;
+use hapax::testing::Faults;
 use hapax::{ErrorKind, Guarantee, Hapax, Job, JobError, JobState, Run};
 use serde::{Deserialize, Serialize};
 
@@ -154,8 +154,8 @@ async fn progress_is_kept_while_it_runs() {
 
 #[tokio::test]
 async fn an_idle_host_looks_and_does_not_claim() {
-    let faulty = FaultyStore::new(Arc::clone(memory().store()));
-    let hapax = Hapax::with_store(Arc::new(faulty.clone()));
+    let faulty = Faults::default();
+    let hapax = faulty.between(&memory());
     let host = host(&hapax, Ledger::default()).task(numbered).start().await.expect("starts");
     until("it has looked a few times", async || faulty.calls("peek") > 5).await;
     host.drain().await;
@@ -188,8 +188,8 @@ async fn a_paused_queue_is_the_stores_matter() {
     let queue = Name::new("queue", "default").expect("legal");
     hapax.store().pause(queue.clone(), "a look at the data".into()).await.expect("pauses");
     let id = enqueue_one(&hapax, &Numbered(1)).await;
-    let faulty = FaultyStore::new(Arc::clone(hapax.store()));
-    let host = host(&Hapax::with_store(Arc::new(faulty.clone())), ledger).task(numbered).start().await.expect("starts");
+    let faulty = Faults::default();
+    let host = host(&faulty.between(&hapax), ledger).task(numbered).start().await.expect("starts");
     until("it has looked a few times", async || faulty.calls("peek") > 3).await;
     assert_eq!(look(&hapax, id).await.0.state, JobState::Ready);
     hapax.store().resume(queue).await.expect("resumes");
