@@ -1,4 +1,5 @@
-//! Random commands, one after the other: whatever a store answers, the law allows it, and in the end both show the same.
+//! Random commands, one after the other: whatever a store answers, the law allows it, and in the end both show the
+//! same.
 
 use std::fmt::Write as _;
 
@@ -21,7 +22,7 @@ const PARTS_MAX: usize = 30;
 /// All laws of DESIGN §6 that one store can show: random commands are answered as the model says, on the way and in the
 /// end.
 pub async fn random_commands_are_answered_by_the_law(h: &dyn Harness) {
-    if let Err(wrong) = search(h, cases(CASES_USUAL), seed()).await {
+    if let Err(wrong) = search(cases(CASES_USUAL), seed(), h).await {
         panic!("{wrong}");
     }
 }
@@ -30,7 +31,7 @@ pub async fn random_commands_are_answered_by_the_law(h: &dyn Harness) {
 ///
 /// # Errors
 /// The shortest such script, and what is wrong with it.
-pub async fn search(h: &dyn Harness, cases: u32, seed: u64) -> Result<(), String> {
+pub async fn search(cases: u32, seed: u64, h: &dyn Harness) -> Result<(), String> {
     hunt((cases, seed), timed(PARTS_MAX), async |script: Vec<Op>, _| {
         let harness = h.anew().await;
         // In a task of its own, so that a panic in the store or a broken law of the model is shortened as well.

@@ -25,8 +25,8 @@ pub(super) fn brief(value: &impl Debug) -> String {
     text
 }
 
-/// Shortens every UUID to its first digits, which tell the ids of one caller apart, and its last ones, which tell callers
-/// apart.
+/// Shortens every UUID to its first digits, which tell the ids of one caller apart, and its last ones, which tell
+/// callers apart.
 fn short(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(|c: char| c.is_ascii_hexdigit()) {

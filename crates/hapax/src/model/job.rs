@@ -269,7 +269,8 @@ pub struct JobRecord {
     pub failures: u32,
     /// Started runs that were taken back from a dead owner.
     pub takeovers: u32,
-    /// Runs taken back in a row, from a dead owner or at their deadline, of which nobody knows whether they had started.
+    /// Runs taken back in a row, from a dead owner or at their deadline, of which nobody knows whether they had
+    /// started.
     pub unstarted_takeovers: u32,
     /// Suspected of killing its owner: claimed alone, with its start recorded first.
     pub suspect: bool,

@@ -1,4 +1,9 @@
-//! Cases of the law that need no store. The conformance suite repeats what a store can show.
+//! Cases of the law that need no store, and what a store could not show: requests that no client sends, the state that
+//! nothing may leave behind, and answers that the oracle must refuse.
+//!
+//! The conformance suite repeats what every store can show.
+//!
+//! This room does not know: stores, async, the machine's clock.
 
 mod leaks;
 mod oracle;

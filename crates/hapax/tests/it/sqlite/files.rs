@@ -178,15 +178,19 @@ async fn closing_and_opening_keeps_everything() {
     let store = open_with(&place, &clock).await;
     let run = claimed(&store).await;
     store.enqueue(vec![NewJob { due: Due::InMs(5_000), ..job() }]).await.expect("enqueued");
-    let before = (store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
-        store.instances().await.expect("read"));
+    let before = (
+        store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
+        store.instances().await.expect("read"),
+    );
     store.close().await;
     let error = store.counters().await.expect_err("is closed");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(store.enqueue(vec![job()]).await.expect_err("is closed").kind(), ErrorKind::Closed);
     let store = open_with(&place, &clock).await;
-    let after = (store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
-        store.instances().await.expect("read"));
+    let after = (
+        store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
+        store.instances().await.expect("read"),
+    );
     assert_eq!(before, after);
     let by = instance();
     store.register(by.clone()).await.expect("registered");
@@ -258,10 +262,7 @@ async fn a_full_disk_loses_nothing() {
         }
     };
     store.finish_with(run, limit(0)).await.expect("carried out");
-    let big = NewJob {
-        payload: hapax::Payload::new(&format!("\"{}\"", "x".repeat(500_000))).expect("JSON"),
-        ..job()
-    };
+    let big = NewJob { payload: hapax::Payload::new(&format!("\"{}\"", "x".repeat(500_000))).expect("JSON"), ..job() };
     let error = store.enqueue(vec![big.clone()]).await.expect_err("there is no room");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Full, Outcome::DidNotHappen), "{error}");
     assert!(store.job(big.id).await.expect("read").is_none());

@@ -76,8 +76,7 @@ async fn two_processes_drain_one_file() {
     for round in 0..3 {
         store.enqueue((0..1_000).map(|_| job()).collect()).await.expect("enqueued");
         let children = [start("drain", &place.file), start("drain", &place.file)];
-        let ran: Vec<String> =
-            children.into_iter().flat_map(said).filter(|line| line.contains("ran ")).collect();
+        let ran: Vec<String> = children.into_iter().flat_map(said).filter(|line| line.contains("ran ")).collect();
         let ids: HashSet<&str> = ran.iter().filter_map(|line| line.split("ran ").nth(1)).collect();
         assert_eq!((ran.len(), ids.len()), (1_000, 1_000), "round {round}");
     }
