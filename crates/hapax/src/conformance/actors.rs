@@ -1,6 +1,6 @@
 //! Who speaks the random steps: knows which ids it made and what it was granted, and so turns a step into a command.
 
-use super::script::{Ago, Asking, EndOp, KeyOp, NewOp, Op, RunAgo};
+use super::script::{Ago, Asking, EndOp, FORMER, KeyOp, NewOp, Op, RunAgo};
 use super::world::{bare, instance, job, key, lock, name, once};
 use crate::clock::{Micros, Now};
 use crate::id::{AcquisitionId, ClaimId, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey};
@@ -18,6 +18,7 @@ pub(super) struct Actor {
     made: u64,
     pub(super) jobs: Vec<JobId>,
     hosts: [Option<InstanceId>; 2],
+    former: Option<InstanceId>,
     claims: Vec<ClaimRequest>,
     runs: Vec<RunRef>,
     locks: Vec<LockRef>,
@@ -56,7 +57,8 @@ impl Actor {
     }
 
     fn host(&self, n: u8) -> InstanceId {
-        self.hosts[usize::from(n)].unwrap_or(InstanceId::from_uuid(uuid::Uuid::nil()))
+        let known = if n == FORMER { self.former } else { self.hosts[usize::from(n)] };
+        known.unwrap_or(InstanceId::from_uuid(uuid::Uuid::nil()))
     }
 
     fn job(&self, of: Ago) -> JobId {
@@ -186,7 +188,9 @@ impl Actor {
 
     fn new_instance(&mut self, host: u8, anew: bool, lease_ms: u64) -> NewInstance {
         let made = InstanceId::from_uuid(self.id());
-        let id = self.hosts[usize::from(host)].filter(|_| !anew).unwrap_or(made);
+        let before = self.hosts[usize::from(host)];
+        let id = before.filter(|_| !anew).unwrap_or(made);
+        self.former = before.filter(|before| *before != id).or(self.former);
         self.hosts[usize::from(host)] = Some(id);
         NewInstance {
             id,

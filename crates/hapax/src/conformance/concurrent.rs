@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::collection::vec;
+use proptest::strategy::Strategy;
 
 use super::actors::{Actor, final_questions};
-use super::hunt::{cases, hunt, seed};
+use super::hunt::{Script, cases, hunt, seed};
 use super::order::{Event, find_order};
 use super::random::Trial;
 use super::script::{Op, timed, timeless};
@@ -29,7 +30,26 @@ const PARTS_MAX: usize = 12;
 const TRIES: u32 = 16;
 
 /// What happens before the callers begin, and what each of them does.
-type Script = (Vec<Op>, Vec<Vec<Op>>);
+#[derive(Clone, Debug)]
+struct Scene {
+    beginning: Vec<Op>,
+    callers: Vec<Vec<Op>>,
+}
+
+impl Script for Scene {
+    fn without_one(&self) -> Vec<Self> {
+        let mut shorter = Vec::new();
+        for (n, caller) in self.callers.iter().enumerate() {
+            for one_less in caller.without_one() {
+                let mut callers = self.callers.clone();
+                callers[n] = one_less;
+                shorter.push(Self { callers, ..self.clone() });
+            }
+        }
+        shorter.extend(self.beginning.without_one().into_iter().map(|beginning| Self { beginning, ..self.clone() }));
+        shorter
+    }
+}
 
 /// Law 1 and all that build on it: whatever several callers do at once, it is as if they had come one after the other.
 pub async fn concurrent_commands_have_an_order(h: &dyn Harness) {
@@ -43,12 +63,13 @@ pub async fn concurrent_commands_have_an_order(h: &dyn Harness) {
 /// # Errors
 /// The shortest such script, and the history.
 pub async fn search(cases: u32, seed: u64, h: &dyn Harness) -> Result<(), String> {
-    let scripts = (timed(PARTS_MAX), vec(timeless(STEPS_MAX), CALLERS));
-    hunt((cases, seed), scripts, async |script: Script, shortening| {
+    let scenes = (timed(PARTS_MAX), vec(timeless(STEPS_MAX), CALLERS))
+        .prop_map(|(beginning, callers)| Scene { beginning, callers });
+    hunt((cases, seed), scenes, async |scene: Scene, shortening| {
         for _ in 0..if shortening { TRIES } else { 1 } {
             let harness = h.anew().await;
-            let script = script.clone();
-            tokio::spawn(async move { play(&*harness, &script).await })
+            let scene = scene.clone();
+            tokio::spawn(async move { play(&*harness, &scene).await })
                 .await
                 .unwrap_or_else(|panic| Err(format!("the script ends in a panic: {panic}")))?;
         }
@@ -58,14 +79,14 @@ pub async fn search(cases: u32, seed: u64, h: &dyn Harness) -> Result<(), String
 }
 
 /// Plays one script: the beginning alone, then the callers at once on a clock that stands still, then the questions.
-async fn play(h: &dyn Harness, (beginning, scripts): &Script) -> Result<(), String> {
+async fn play(h: &dyn Harness, scene: &Scene) -> Result<(), String> {
     let mut trial = Trial::new(h);
-    for op in beginning {
+    for op in &scene.beginning {
         trial.step(op).await?;
     }
     let order = Arc::new(AtomicU64::new(0));
     let mut callers = Vec::new();
-    for (salt, script) in (1..).zip(scripts) {
+    for (salt, script) in (1..).zip(&scene.callers) {
         let caller = Caller { actor: trial.actor.apart(salt), order: Arc::clone(&order), now: h.clock().now() };
         callers.push(tokio::spawn(caller.speak(h.second().await, script.clone())));
     }

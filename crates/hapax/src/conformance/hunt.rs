@@ -17,21 +17,31 @@ pub(super) fn seed() -> u64 {
     set.map_or_else(|| fastrand::u64(..), |text| text.parse().expect("HAPAX_SEED is a number"))
 }
 
-/// Longest search for a shorter script.
+/// Most attempts at a shorter script.
 const SHRINKS_MAX: u32 = 1_000;
+
+/// A script that can be taken apart.
+pub(super) trait Script: Clone + Debug {
+    /// The script without each of its steps in turn.
+    fn without_one(&self) -> Vec<Self>;
+}
+
+impl<T: Clone + Debug> Script for Vec<T> {
+    fn without_one(&self) -> Vec<Self> {
+        let without = |n: usize| self.iter().take(n).chain(self.iter().skip(n + 1)).cloned().collect();
+        (0..self.len()).rev().map(without).collect()
+    }
+}
 
 /// Tries `cases` scripts from `seed`. `attempt` is told whether it is about a shorter form of what went wrong before.
 ///
 /// # Errors
 /// The shortest script found that `attempt` gets wrong, what is wrong with it, and how to get there again.
-pub(super) async fn hunt<S: Strategy>(
+pub(super) async fn hunt<S: Strategy<Value: Script>>(
     (cases, seed): (u32, u64),
     scripts: S,
     attempt: impl AsyncFn(S::Value, bool) -> Result<(), String>,
-) -> Result<(), String>
-where
-    S::Value: Debug,
-{
+) -> Result<(), String> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -39,34 +49,54 @@ where
     for case in 0..cases {
         let mut tree = scripts.new_tree(&mut runner).expect("scripts have no filters that could fail");
         if let Err(first) = attempt(tree.current(), false).await {
-            let (wrong, shrinks) = shortest(&mut tree, first, &attempt).await;
-            return Err(format!(
-                "{wrong}\n(script {case} of HAPAX_SEED={seed} HAPAX_CASES={cases}, shortened {shrinks} times)"
-            ));
+            let (script, simpler) = simplest(&mut tree, first, &attempt).await;
+            let wrong = shortest(script, simpler, &attempt).await;
+            return Err(format!("{wrong}\n(script {case} of HAPAX_SEED={seed} HAPAX_CASES={cases})"));
         }
     }
     Ok(())
 }
 
 /// Simplifies as long as it stays wrong, as proptest does; here because an attempt is async.
-async fn shortest<T: ValueTree>(
+async fn simplest<T: ValueTree>(
     tree: &mut T,
     mut wrong: String,
     attempt: &impl AsyncFn(T::Value, bool) -> Result<(), String>,
-) -> (String, u32) {
-    let mut shrinks = 0;
+) -> (T::Value, String) {
+    let mut script = tree.current();
     let mut more = tree.simplify();
     for _ in 0..SHRINKS_MAX {
         if !more {
             break;
         }
-        if let Err(shorter) = attempt(tree.current(), true).await {
-            wrong = shorter;
-            shrinks += 1;
+        if let Err(simpler) = attempt(tree.current(), true).await {
+            (script, wrong) = (tree.current(), simpler);
             more = tree.simplify();
         } else {
             more = tree.complicate();
         }
     }
-    (wrong, shrinks)
+    (script, wrong)
+}
+
+/// Leaves out single steps, wherever they came from, as long as it stays wrong.
+async fn shortest<V: Script>(
+    mut script: V,
+    mut wrong: String,
+    attempt: &impl AsyncFn(V, bool) -> Result<(), String>,
+) -> String {
+    let mut attempts = 0;
+    'shorter: loop {
+        for shorter in script.without_one() {
+            attempts += 1;
+            if attempts > SHRINKS_MAX {
+                return wrong;
+            }
+            if let Err(still) = attempt(shorter.clone(), true).await {
+                (script, wrong) = (shorter, still);
+                continue 'shorter;
+            }
+        }
+        return wrong;
+    }
 }

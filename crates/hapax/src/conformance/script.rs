@@ -94,6 +94,9 @@ pub(super) struct Asking {
 /// Place of the guarantee in [`Guarantee::ALL`](crate::model::Guarantee::ALL).
 const AT_MOST_ONCE: u8 = 3;
 
+/// Instead of a present instance: the last one whose place another took.
+pub(super) const FORMER: u8 = 2;
+
 /// How a run ends.
 #[derive(Clone, Debug)]
 pub(super) enum EndOp {
@@ -105,6 +108,11 @@ pub(super) enum EndOp {
 
 fn run_ago() -> impl Strategy<Value = RunAgo> {
     (0..5_u8, prop_oneof![20 => Just(0_i8), 1 => -1..=1_i8])
+}
+
+/// One of the two present instances, or the last one that was replaced.
+fn host() -> impl Strategy<Value = u8> {
+    prop_oneof![8 => 0..2_u8, 1 => Just(FORMER)]
 }
 
 fn keep_ms() -> impl Strategy<Value = u64> {
@@ -135,7 +143,7 @@ fn new_op() -> impl Strategy<Value = NewOp> {
 fn asking() -> impl Strategy<Value = Asking> {
     let queues = prop_oneof![3 => Just(vec![(0, 3), (1, 3)]), 2 => vec((0..2_u8, 0..3_u32), 0..3)];
     let kinds = prop_oneof![4 => Just(vec![0, 1]), 1 => vec(0..2_u8, 0..2)];
-    (0..2_u8, option::weighted(0.15, 0..3_u8), queues, kinds, any::<bool>())
+    (host(), option::weighted(0.15, 0..3_u8), queues, kinds, any::<bool>())
         .prop_map(|(host, same_as, queues, kinds, suspect)| Asking { host, same_as, queues, kinds, suspect })
 }
 
@@ -158,7 +166,7 @@ fn of_jobs() -> impl Strategy<Value = Op> {
         3 => vec(run_ago(), 1..3).prop_map(Op::Start),
         5 => vec((run_ago(), end_op()), 1..3).prop_map(Op::Finish),
         2 => (0..2_u8, 0..2_u8).prop_map(|(host, claim)| Op::ReleaseClaim(host, claim)),
-        2 => (0..2_u8, vec(run_ago(), 1..3)).prop_map(|(host, runs)| Op::ReleaseRuns(host, runs)),
+        2 => (host(), vec(run_ago(), 1..3)).prop_map(|(host, runs)| Op::ReleaseRuns(host, runs)),
         2 => (run_ago(), any::<u8>()).prop_map(|(run, text)| Op::Progress(run, text)),
         1 => vec(run_ago(), 1..3).prop_map(Op::Verdict),
     ]
@@ -170,9 +178,9 @@ fn of_hosts_and_people() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (0..2_u8, any::<bool>(), lease_ms())
             .prop_map(|(host, anew, lease_ms)| Op::Register { host, anew, lease_ms }),
-        3 => (0..2_u8, vec(run_ago(), 0..3)).prop_map(|(host, starts)| Op::Heartbeat(host, starts)),
-        1 => (0..2_u8).prop_map(Op::Leave),
-        4 => (0..2_u8, select(vec![1, 2, 100])).prop_map(|(host, limit)| Op::Reap(host, limit)),
+        3 => (host(), vec(run_ago(), 0..3)).prop_map(|(host, starts)| Op::Heartbeat(host, starts)),
+        1 => host().prop_map(Op::Leave),
+        4 => (host(), select(vec![1, 2, 100])).prop_map(|(host, limit)| Op::Reap(host, limit)),
         2 => Just(Op::Prune),
         3 => (0..6_u8).prop_map(Op::Cancel),
         3 => (0..6_u8).prop_map(Op::Retry),
@@ -318,7 +326,18 @@ pub(super) fn timed(parts_max: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(part, 1..=parts_max).prop_map(|parts| joined(&parts))
 }
 
+/// What several callers may want at once, and only one of them may have.
+fn contended() -> impl Strategy<Value = Op> {
+    let key = KeyOp { key: 2, fingerprint: None, made_ms_ago: None, keep_ms: 5_000 };
+    let lease_ms = 10_000;
+    prop_oneof![
+        3 => asking_all(),
+        1 => (0..4_u8).prop_map(move |acquisition| Op::AcquireLock { name: 0, permits: 1, lease_ms, acquisition }),
+        1 => (0..4_u8).prop_map(move |acquisition| Op::ClaimOnce { key: key.clone(), lease_ms, acquisition }),
+    ]
+}
+
 /// A script that takes no time.
 pub(super) fn timeless(steps_max: usize) -> impl Strategy<Value = Vec<Op>> {
-    vec(prop_oneof![4 => timeless_step(), 2 => asking_all()], 1..=steps_max)
+    vec(prop_oneof![4 => timeless_step(), 3 => contended()], 1..=steps_max)
 }

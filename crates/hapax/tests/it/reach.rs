@@ -63,6 +63,7 @@ fn kinds_of(command: &Command, answer: &Answer) -> Vec<String> {
         }
         (_, Answer::Verdicts(verdicts)) => verdicts.iter().map(|one| verdict(*one)).collect(),
         (_, Answer::Heartbeat(Heartbeat::Alive { owned })) => vec![format!("alive: {}", owned.len().min(1))],
+        (_, Answer::Heartbeat(Heartbeat::Dead)) => vec!["dead".to_owned()],
         (command, Answer::Reaped(reaped)) => {
             let verb = if matches!(command, Command::Leave(_)) { "left" } else { "reaped" };
             let back = reaped.taken_back.iter().map(|(_, state)| format!("{verb}: {state}"));
@@ -129,7 +130,7 @@ const WANTED: &str = "
     finish: done; finish: scheduled; finish: ready; finish: parked; finish: cancelled; finish: in_doubt;
     finish refused: ready; finish refused: running; finish refused: done; finish refused: cancelled;
     finish refused: parked; finish refused: in_doubt; finish refused: scheduled; finish refused: gone;
-    verdict: Current; verdict: ended; verdict: NotMine; alive: 0; alive: 1; died;
+    verdict: Current; verdict: ended; verdict: NotMine; alive: 0; alive: 1; dead; died;
     left: ready; reaped: ready; reaped: parked; reaped: cancelled; reaped: in_doubt; reaped: scheduled;
     pruned jobs; pruned keys; pruned instances; pruned refusals; pruned locks;
     lock granted, slot 0; lock granted, slot 1; lock granted, slot 2; lock busy;
