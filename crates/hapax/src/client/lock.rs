@@ -7,6 +7,7 @@ use super::Hapax;
 use super::enqueue::millis;
 use super::renewal::Lease;
 use super::settle::settle;
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AcquisitionId, Fence, Name};
 use crate::model::{LockAnswer, LockHolder, LockRef, LockRequest};
@@ -205,6 +206,16 @@ impl LockGuard {
     /// Whether it is held for certain at this moment, by this process's clock.
     pub fn is_held(&self) -> bool {
         self.lease.is_held()
+    }
+
+    /// Until when it may be trusted without another renewal, by this host's clock.
+    pub fn deadline(&self) -> Deadline {
+        self.lease.deadline()
+    }
+
+    /// The deadline, once a renewal has moved it beyond `since`: for whoever must tell another process.
+    pub async fn renewed(&self, since: Deadline) -> Deadline {
+        self.lease.renewed(since).await
     }
 
     /// How long it may be trusted without another renewal.

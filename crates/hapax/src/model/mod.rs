@@ -19,6 +19,7 @@ mod once;
 mod operate;
 pub mod retry;
 mod runs;
+pub mod schedule;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
