@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use super::sealed::Sealed;
 use super::{Health, Inspect, Jobs, Leases, Once, Operate, Scope, Store, Workers};
-use crate::clock::{Clock, Now};
+use crate::clock::{Clock, Micros, Now};
 use crate::error::Result;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
 use crate::model::{
@@ -219,6 +219,10 @@ impl Inspect for MemoryStore {
 
     async fn counters(&self) -> Result<Counters> {
         Ok(self.step(|model, _| model.counters()))
+    }
+
+    async fn now(&self) -> Result<Micros> {
+        Ok(self.clock.now().wall)
     }
 
     async fn health(&self) -> Result<Health> {
