@@ -217,7 +217,7 @@ impl Settled {
 pub enum Release {
     /// Every job that still belongs to the claim and whose start is not recorded: its answer was lost.
     Claim(ClaimId),
-    /// These runs, which were not begun.
+    /// These runs, which were not begun. One that is not current is refused, and the refusal recorded.
     Runs(Vec<RunRef>),
 }
 
@@ -294,18 +294,20 @@ pub struct Reaped {
 pub struct Pruned {
     /// Jobs.
     pub jobs: u32,
-    /// Once keys.
+    /// Once keys, bare claims that ran out long ago included.
     pub keys: u32,
     /// Dead instances.
     pub instances: u32,
     /// Recorded refusals.
     pub refusals: u32,
+    /// Locks whose lease ran out long ago.
+    pub locks: u32,
 }
 
 impl Pruned {
     /// All rows together.
     pub const fn total(&self) -> u32 {
-        self.jobs + self.keys + self.instances + self.refusals
+        self.jobs + self.keys + self.instances + self.refusals + self.locks
     }
 }
 
@@ -316,7 +318,7 @@ impl Pruned {
 pub struct LockRequest {
     /// Which lock.
     pub name: Name,
-    /// How many may hold it at once; 1 is a plain lock.
+    /// How many may hold it at once; 1 is a plain lock. Where callers disagree, the smallest number counts.
     pub permits: u32,
     /// Length of the lease, in milliseconds.
     pub lease_ms: u64,
@@ -579,7 +581,7 @@ pub struct RefusalRecord {
     pub fence: Option<Fence>,
 }
 
-/// How long refusals and dead instances are kept, in milliseconds: 7 days.
+/// How long refusals, dead instances and leases that ran out are kept, in milliseconds: 7 days.
 pub const EVIDENCE_KEEP_MS: u64 = 7 * 86_400_000;
 
 /// Totals since the store was made.

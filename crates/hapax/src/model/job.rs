@@ -269,7 +269,7 @@ pub struct JobRecord {
     pub failures: u32,
     /// Started runs that were taken back from a dead owner.
     pub takeovers: u32,
-    /// Takeovers in a row of which nobody knows whether the run had started.
+    /// Runs taken back in a row, from a dead owner or at their deadline, of which nobody knows whether they had started.
     pub unstarted_takeovers: u32,
     /// Suspected of killing its owner: claimed alone, with its start recorded first.
     pub suspect: bool,
@@ -368,7 +368,7 @@ pub struct RunRecord {
 pub const RUNS_KEPT_MAX: u32 = 20;
 /// The takeover of a started run that parks the job, unless the retry policy allows fewer.
 pub const TAKEOVERS_MAX: u32 = 3;
-/// Takeovers in a row without a known start after which a job is a suspect.
+/// Take-backs in a row without a known start after which a job is a suspect.
 pub const UNSTARTED_TAKEOVERS_MAX: u32 = 2;
 
 /// The state diagram, as Mermaid text, printed from the table.

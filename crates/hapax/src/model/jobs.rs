@@ -1,6 +1,6 @@
 //! Enqueue, claim, start, release, progress and verdict; how runs end is in `runs.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::job::{Claimed, JobRecord, JobState, Step, next};
 use super::{
@@ -120,8 +120,12 @@ impl Model {
             return vec![id];
         }
         let mut picked = Vec::new();
+        let mut taken: BTreeMap<&Name, usize> = BTreeMap::new();
         for (queue, limit) in request.queues.iter().filter(open) {
-            picked.extend(self.asked(request, queue, false).take(*limit as usize));
+            // A queue that is named twice goes on where it stopped: its limits add up.
+            let skip = taken.entry(queue).or_default();
+            picked.extend(self.asked(request, queue, false).skip(*skip).take(*limit as usize));
+            *skip += *limit as usize;
         }
         picked
     }
@@ -186,26 +190,29 @@ impl Model {
         });
     }
 
-    /// Takes back what was not begun, untouched; gives the ids that were released.
+    /// Takes back what was not begun, untouched; gives the ids that were released. A run that is not the current one
+    /// is refused.
     pub fn release(&mut self, now: Now, instance: InstanceId, what: &Release) -> Vec<JobId> {
-        let ids: Vec<JobId> = match what {
+        let runs: Vec<RunRef> = match what {
             Release::Claim(claim) => {
                 let owned = self.owned(instance);
                 let unstarted =
                     |id: &JobId| self.jobs[id].claim.is_some_and(|c| c.claim == *claim && c.started_at.is_none());
-                owned.into_iter().filter(unstarted).collect()
+                owned.into_iter().filter(unstarted).map(|job| RunRef { job, fence: self.fence_of(job) }).collect()
             }
-            Release::Runs(runs) => {
-                let current = runs.iter().filter(|run| self.current(**run).is_ok()).map(|run| run.job);
-                // A run named twice is given back once.
-                current.collect::<BTreeSet<JobId>>().into_iter().collect()
-            }
+            Release::Runs(runs) => runs.clone(),
         };
-        for id in &ids {
-            let cancelled = self.jobs[id].cancel_requested;
-            self.leave_run(now, *id, if cancelled { Step::EndCancelled } else { Step::Release });
+        let mut released = Vec::new();
+        for run in runs {
+            if let Err(refused) = self.current(run) {
+                self.refuse_run(now, "release", run, refused);
+                continue;
+            }
+            let cancelled = self.jobs[&run.job].cancel_requested;
+            self.leave_run(now, run.job, if cancelled { Step::EndCancelled } else { Step::Release });
+            released.push(run.job);
         }
-        ids
+        released
     }
 
     /// Keeps what the current run says of its progress.
@@ -245,7 +252,7 @@ impl Model {
     pub(super) fn refuse_run(&mut self, now: Now, verb: &str, run: RunRef, refused: Settled) -> Settled {
         self.refuse(now.wall, verb, run.job.to_string(), Some(run.fence));
         if let Some(job) = self.jobs.get_mut(&run.job) {
-            job.refused += 1;
+            job.refused = job.refused.saturating_add(1);
         }
         refused
     }

@@ -6,6 +6,9 @@ use crate::id::Name;
 
 impl Model {
     /// Grants the lowest free slot, if fewer than `permits` are held; the same acquisition finds its grant again.
+    ///
+    /// Where callers disagree about `permits`, the smallest number counts, those of the present holders included: who
+    /// was given a plain lock stays alone, whatever others ask for.
     pub fn acquire_lock(&mut self, now: Now, request: &LockRequest) -> LockAnswer {
         let held: Vec<LockHolder> = self.lock_holders(now, Some(&request.name));
         let own = self
@@ -14,7 +17,9 @@ impl Model {
         if let Some((slot, lock)) = own {
             return LockAnswer::Granted(LockRef { name: request.name.clone(), slot, fence: lock.fence });
         }
-        if held.len() >= request.permits as usize {
+        let of_holders = self.locks_of(&request.name).filter(|(_, lock)| lock.lease_until > now.lease);
+        let permits = of_holders.map(|(_, lock)| lock.permits).fold(request.permits, u32::min);
+        if held.len() >= permits as usize {
             return LockAnswer::Busy { holders: held };
         }
         let slot = (0..).find(|slot| held.iter().all(|h| h.lock.slot != *slot)).expect("slots do not end");
@@ -23,6 +28,7 @@ impl Model {
             fence,
             acquisition: request.acquisition,
             holder: request.holder.clone(),
+            permits: request.permits,
             since: now.wall,
             lease_until: now.lease.plus_ms(request.lease_ms),
         };

@@ -158,6 +158,8 @@ pub(crate) struct Lock {
     pub(crate) fence: Fence,
     pub(crate) acquisition: AcquisitionId,
     pub(crate) holder: Name,
+    /// How many its holder would share it with, itself included.
+    pub(crate) permits: u32,
     pub(crate) since: Micros,
     pub(crate) lease_until: Micros,
 }

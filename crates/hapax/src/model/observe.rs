@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ClaimAnswer, ClaimRequest, EnqueueAnswer, Finish, Heartbeat, JobRecord, JobState, KeyRecord, LockAnswer, LockRef,
-    LockRequest, Model, NewInstance, NewJob, OnceAnswer, OnceEnd, OnceRequest, Pruned, Reaped, Refusal, Release,
-    Resolution, RunRef, Settled, Verdict,
+    ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
+    JobState, KeyRecord, LockAnswer, LockHolder, LockRef, LockRequest, Model, NewInstance, NewJob, OnceAnswer, OnceEnd,
+    OnceRequest, PeekAnswer, Pruned, QueueView, Reaped, Refusal, RefusalRecord, Release, Resolution, RunRecord, RunRef,
+    Settled, Verdict,
 };
 use crate::clock::Now;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
@@ -18,6 +19,7 @@ use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
 #[expect(missing_docs, reason = "each variant is the store verb of its name, with that verb's arguments")]
 pub enum Command {
     Enqueue(Vec<NewJob>),
+    Peek(ClaimRequest),
     Claim(ClaimRequest),
     Start(Vec<RunRef>),
     Finish(Vec<Finish>),
@@ -32,6 +34,7 @@ pub enum Command {
     AcquireLock(LockRequest),
     RenewLock(LockRef, u64),
     ReleaseLock(LockRef),
+    LockHolders(Option<Name>),
     ClaimOnce(OnceRequest),
     RenewOnce(OnceKey, Fence, u64),
     FinishOnce(OnceKey, Fence, OnceEnd, u64),
@@ -43,6 +46,11 @@ pub enum Command {
     Pause(Name, String),
     Resume(Name),
     Job(JobId),
+    List(JobFilter),
+    Queues,
+    Instances,
+    Refusals(u32),
+    Counters,
 }
 
 /// What a store answered to a [`Command`].
@@ -50,6 +58,7 @@ pub enum Command {
 #[expect(missing_docs, reason = "each variant is the answer type of the verbs that give it")]
 pub enum Answer {
     Enqueued(Vec<EnqueueAnswer>),
+    Peeked(PeekAnswer),
     Claimed(ClaimAnswer),
     Settled(Vec<Settled>),
     Released(Vec<JobId>),
@@ -58,10 +67,16 @@ pub enum Answer {
     Reaped(Reaped),
     Pruned(Pruned),
     Lock(LockAnswer),
+    Holders(Vec<LockHolder>),
     Once(OnceAnswer),
     Key(Option<KeyRecord>),
     State(JobState),
-    Job(Option<Box<JobRecord>>),
+    Job(Option<Box<(JobRecord, Vec<RunRecord>)>>),
+    Jobs(Vec<JobRecord>),
+    Queues(Vec<QueueView>),
+    Instances(Vec<InstanceView>),
+    Refusals(Vec<RefusalRecord>),
+    Counters(Counters),
     Unit,
 }
 
@@ -70,6 +85,7 @@ impl Model {
     pub fn apply(&mut self, now: Now, command: &Command) -> Result<Answer, Refusal> {
         let answer = match command {
             Command::Enqueue(jobs) => Answer::Enqueued(self.enqueue(now, jobs)),
+            Command::Peek(request) => Answer::Peeked(self.peek(now, request)),
             Command::Claim(request) => Answer::Claimed(self.claim(now, request)?),
             Command::Start(runs) => Answer::Settled(self.start(now, runs)),
             Command::Finish(finishes) => Answer::Settled(self.finish(now, finishes)),
@@ -81,23 +97,32 @@ impl Model {
             Command::Leave(id) => Answer::Reaped(self.leave(now, *id)),
             Command::Reap(by, limit) => Answer::Reaped(self.reap(now, *by, *limit)?),
             Command::Prune(limit) => Answer::Pruned(self.prune(now, *limit)),
-            other => return self.apply_rest(now, other),
+            other => return self.apply_lease(now, other),
         };
         Ok(answer)
     }
 
-    /// Locks, once keys and operators; apart from [`Model::apply`] only to keep both readable.
-    fn apply_rest(&mut self, now: Now, command: &Command) -> Result<Answer, Refusal> {
+    /// Locks and once keys; apart from [`Model::apply`] only to keep both readable, as the next two.
+    fn apply_lease(&mut self, now: Now, command: &Command) -> Result<Answer, Refusal> {
         let answer = match command {
             Command::AcquireLock(request) => Answer::Lock(self.acquire_lock(now, request)),
             Command::RenewLock(lock, lease_ms) => self.renew_lock(now, lock, *lease_ms).map(|()| Answer::Unit)?,
             Command::ReleaseLock(lock) => self.release_lock(now, lock).map(|()| Answer::Unit)?,
+            Command::LockHolders(name) => Answer::Holders(self.lock_holders(now, name.as_ref())),
             Command::ClaimOnce(request) => Answer::Once(self.claim_once(now, request)),
             Command::RenewOnce(key, fence, ms) => self.renew_once(now, key, *fence, *ms).map(|()| Answer::Unit)?,
             Command::FinishOnce(key, fence, end, keep_ms) => {
                 self.finish_once(now, (key, *fence), end, *keep_ms).map(|()| Answer::Unit)?
             }
             Command::FindOnce(key) => Answer::Key(self.find_once(now, key)),
+            other => return self.apply_by_people(now, other),
+        };
+        Ok(answer)
+    }
+
+    /// What people do and see.
+    fn apply_by_people(&mut self, now: Now, command: &Command) -> Result<Answer, Refusal> {
+        let answer = match command {
             Command::Cancel(id, reason) => Answer::State(self.cancel(now, *id, reason)?),
             Command::Retry(id) => Answer::State(self.retry(now, *id)?),
             Command::Park(id, reason) => Answer::State(self.park(now, *id, reason)?),
@@ -107,8 +132,15 @@ impl Model {
                 Answer::Unit
             }
             Command::Resume(queue) => self.resume(queue).map(|()| Answer::Unit)?,
-            Command::Job(id) => Answer::Job(self.job(*id).cloned().map(Box::new)),
-            _ => unreachable!("apply handles the rest"),
+            Command::Job(id) => {
+                Answer::Job(self.job(*id).map(|job| Box::new((job.clone(), self.runs_of(*id).to_vec()))))
+            }
+            Command::List(filter) => Answer::Jobs(self.list(filter)),
+            Command::Queues => Answer::Queues(self.queues()),
+            Command::Instances => Answer::Instances(self.instances(now)),
+            Command::Refusals(limit) => Answer::Refusals(self.refusals(*limit)),
+            Command::Counters => Answer::Counters(self.counters()),
+            _ => unreachable!("the others handle the rest"),
         };
         Ok(answer)
     }
@@ -127,6 +159,9 @@ impl Model {
             self.fences = fence.as_i64() - 1;
         }
         let expected = self.apply(now, command);
+        if let (Ok(Answer::Peeked(lawful)), Ok(Answer::Peeked(seen))) = (&expected, observed) {
+            return observe_peek(*lawful, *seen);
+        }
         if in_order(expected.clone()) == in_order(observed.clone()) {
             return Ok(());
         }
@@ -161,8 +196,14 @@ impl Model {
 
     /// Whether each job of an observed claim could be claimed, within the limits of its queue.
     fn claimable(&self, request: &ClaimRequest, observed: &ClaimAnswer) -> Result<(), String> {
-        let mut left: BTreeMap<&Name, u32> = request.queues.iter().map(|(queue, limit)| (queue, *limit)).collect();
+        let mut left: BTreeMap<&Name, u64> = BTreeMap::new();
+        for (queue, limit) in &request.queues {
+            *left.entry(queue).or_default() += u64::from(*limit);
+        }
         let alone = observed.jobs.len() == 1;
+        if by_id(observed).len() < observed.jobs.len() {
+            return Err(format!("a job was claimed twice in one answer: {observed:?}"));
+        }
         for job in &observed.jobs {
             let known = self.jobs.get(&job.id).ok_or_else(|| format!("claimed job {} is unknown", job.id))?;
             let ready = JobState::CLAIMABLE.contains(&known.state) && !self.pauses.contains_key(&known.queue);
@@ -183,6 +224,13 @@ impl Model {
 
 fn by_id(answer: &ClaimAnswer) -> BTreeMap<JobId, &JobRecord> {
     answer.jobs.iter().map(|job| (job.id, job)).collect()
+}
+
+/// A peek is a hint: it may send somebody to look for nothing, but it may not let work lie.
+fn observe_peek(lawful: PeekAnswer, seen: PeekAnswer) -> Result<(), String> {
+    let in_time = lawful.next_due_in_ms.is_none_or(|ms| seen.next_due_in_ms.is_some_and(|seen| seen <= ms));
+    let looks = seen.ready || !lawful.ready;
+    if in_time && looks { Ok(()) } else { Err(format!("peek lets work lie: {seen:?}, lawful {lawful:?}")) }
 }
 
 fn granted_fence(observed: &Result<Answer, Refusal>) -> Option<Fence> {

@@ -200,7 +200,7 @@ fn is_expired(key: &KeyRecord, now: Now) -> bool {
 }
 
 /// Its retention has passed, whether or not the pruner has been by.
-fn is_forgotten(key: &KeyRecord, now: Now) -> bool {
+pub(super) fn is_forgotten(key: &KeyRecord, now: Now) -> bool {
     key.state != KeyState::Held && key.keep_until.is_some_and(|until| until <= now.wall)
 }
 

@@ -92,7 +92,13 @@ impl Model {
             (Cause::OwnerGone, true) => self.take_back_started(now, id),
             (Cause::OwnerGone, false) => self.take_back_unstarted(id),
             (Cause::Deadline, true) => self.take_back_late(now, id),
-            (Cause::Deadline, false) => self.cancel_or(id, Step::TakeBack),
+            (Cause::Deadline, false) => {
+                // Counted as well: else a payload that hangs, with a time limit shorter than a heartbeat, would go
+                // round for ever without a trace.
+                self.counters.deadlines += 1;
+                self.suspect_more(id);
+                self.cancel_or(id, Step::TakeBack)
+            }
         };
         self.leave_run(now, id, step)
     }
@@ -109,7 +115,7 @@ impl Model {
             if job.guarantee == Guarantee::AtMostOnce {
                 job.reason = Some(detail.to_owned());
                 Step::Doubt
-            } else if step == Step::TakeBack && job.takeovers >= TAKEOVERS_MAX {
+            } else if step == Step::TakeBack && job.takeovers >= TAKEOVERS_MAX.min(job.retry.max_attempts) {
                 job.reason = Some(format!("taken over {} times: its instance died each time", job.takeovers));
                 Step::GiveUp
             } else {
@@ -120,11 +126,16 @@ impl Model {
 
     fn take_back_unstarted(&mut self, id: JobId) -> Step {
         self.counters.unstarted_takeovers += 1;
+        self.suspect_more(id);
+        self.cancel_or(id, Step::TakeBack)
+    }
+
+    /// One more take-back of a run of which nobody knows whether it had started.
+    fn suspect_more(&mut self, id: JobId) {
         self.change(id, |job| {
             job.unstarted_takeovers = job.unstarted_takeovers.saturating_add(1);
             job.suspect |= job.unstarted_takeovers >= UNSTARTED_TAKEOVERS_MAX;
         });
-        self.cancel_or(id, Step::TakeBack)
     }
 
     fn take_back_late(&mut self, now: Now, id: JobId) -> Step {
@@ -195,6 +206,6 @@ impl Model {
         };
         let runs = self.runs.entry(id).or_default();
         runs.push(record);
-        runs.retain(|run| run.number + super::job::RUNS_KEPT_MAX > number);
+        runs.retain(|run| run.number.saturating_add(super::job::RUNS_KEPT_MAX) > number);
     }
 }

@@ -1,6 +1,7 @@
 //! Instances, their leases, and the duties that clean up after them.
 
 use super::job::{JobState, RunRecord};
+use super::once::is_forgotten;
 use super::runs::Cause;
 use super::{
     EVIDENCE_KEEP_MS, Heartbeat, Instance, KeyState, Model, NewInstance, OwnedRun, Pruned, Reaped, Refusal, RunRef,
@@ -93,7 +94,9 @@ impl Model {
         })
     }
 
-    /// Deletes what has outlived its retention, at most `limit` of each kind.
+    /// Deletes what has outlived its retention, at most `limit` of each kind: ended jobs, the first to go first; keys
+    /// that are done or free; and what a crash left behind, once it is no evidence any more: dead instances without
+    /// runs, refusals, locks and bare claims whose lease ran out.
     pub fn prune(&mut self, now: Now, limit: u32) -> Pruned {
         let limit = limit as usize;
         let evidence_gone = |at: Micros| at.plus_ms(EVIDENCE_KEEP_MS) <= now.wall;
@@ -104,10 +107,11 @@ impl Model {
             self.index.remove(&job);
             self.runs.remove(id);
         }
-        let forgotten = |key: &super::KeyRecord| {
-            key.state != KeyState::Held && key.keep_until.is_some_and(|until| until <= now.wall)
-        };
-        let keys = drop_some(&mut self.keys, limit, |_, key| forgotten(key));
+        let ran_out = |until: Micros| until.plus_ms(EVIDENCE_KEEP_MS) <= now.lease;
+        let keys = drop_some(&mut self.keys, limit, |_, key| {
+            if key.state == KeyState::Held { key.lease_until.is_some_and(ran_out) } else { is_forgotten(key, now) }
+        });
+        let locks = drop_some(&mut self.locks, limit, |_, lock| ran_out(lock.lease_until));
         let busy = |id: &InstanceId| self.index.owned.iter().any(|(owner, _)| owner == id);
         let idle: Vec<InstanceId> = self.instances.keys().filter(|id| !busy(id)).copied().collect();
         let instances = drop_some(&mut self.instances, limit, |id, instance| {
@@ -121,7 +125,7 @@ impl Model {
             !gone
         });
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Pruned { jobs: count(jobs.len()), keys, instances, refusals: count(before - self.refusals.len()) }
+        Pruned { jobs: count(jobs.len()), keys, instances, refusals: count(before - self.refusals.len()), locks }
     }
 
     /// Ended runs of a job, oldest first.

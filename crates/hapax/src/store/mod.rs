@@ -21,8 +21,10 @@ mod once;
 mod operate;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any())]
+#[cfg(feature = "testing")]
 pub mod unreliable;
+#[cfg(feature = "testing")]
+pub mod wired;
 mod workers;
 
 use std::any::Any;

@@ -1,5 +1,4 @@
 //! The one integration-test binary of the library.
 
 mod client;
-#[cfg(feature = "sqlite")]
 mod sqlite;

@@ -323,6 +323,7 @@ pub(super) fn lock(row: &Row<'_>) -> Result<((Name, u32), Lock)> {
     let mut c = Columns::of(row);
     let identity = (c.name()?, c.next()?);
     let lock = Lock {
+        permits: c.next()?,
         fence: c.next()?,
         acquisition: c.next()?,
         holder: c.name()?,

@@ -331,6 +331,7 @@ fn insert_lock(connection: &Connection, (name, slot): &(Name, u32), lock: &Lock)
         include_str!("sql/locks/insert.sql"),
         name = name,
         slot = *slot,
+        permits = lock.permits,
         fence = lock.fence,
         acquisition = lock.acquisition,
         holder = &lock.holder,
@@ -343,6 +344,7 @@ fn save_lock(connection: &Connection, (name, slot): &(Name, u32), (was, lock): (
     exactly_one(change!(
         connection,
         include_str!("sql/locks/save.sql"),
+        permits = lock.permits,
         fence = lock.fence,
         acquisition = lock.acquisition,
         holder = &lock.holder,

@@ -112,11 +112,21 @@ fn prune(connection: &Connection, now: Now, limit: u32) -> Result<Pruned> {
     for id in &jobs {
         change!(connection, include_str!("sql/runs/purge.sql"), job = *id);
     }
-    let keys = change!(connection, include_str!("sql/keys/purge.sql"), now = now.wall, limit = limit);
+    let mut keys = change!(connection, include_str!("sql/keys/purge.sql"), now = now.wall, limit = limit);
+    let ran_out = Micros(now.lease.0.saturating_sub(rows::count(EVIDENCE_KEEP_MS) * 1_000));
+    let left = limit.saturating_sub(u32::try_from(keys).unwrap_or(u32::MAX));
+    keys += change!(connection, include_str!("sql/keys/purge_abandoned.sql"), cutoff = ran_out, limit = left);
+    let locks = change!(connection, include_str!("sql/locks/purge.sql"), cutoff = ran_out, limit = limit);
     let instances = change!(connection, include_str!("sql/instances/purge.sql"), cutoff = cutoff, limit = limit);
     let refusals = change!(connection, include_str!("sql/refusals/purge.sql"), cutoff = cutoff, limit = limit);
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    Ok(Pruned { jobs: count(jobs.len()), keys: count(keys), instances: count(instances), refusals: count(refusals) })
+    Ok(Pruned {
+        jobs: count(jobs.len()),
+        keys: count(keys),
+        instances: count(instances),
+        refusals: count(refusals),
+        locks: count(locks),
+    })
 }
 
 /// How many runs belong to an instance.

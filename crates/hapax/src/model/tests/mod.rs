@@ -1,6 +1,10 @@
 //! Cases of the law that need no store. The conformance suite repeats what a store can show.
 
-use super::job::TAKEOVERS_MAX;
+mod leaks;
+mod oracle;
+mod requests;
+mod takeovers;
+
 use super::*;
 use crate::clock::Now;
 use crate::id::{Boundary, ClaimId, Payload};
@@ -56,35 +60,6 @@ fn claim(model: &mut Model, now: Now, by: InstanceId, suspect: bool) -> Vec<JobR
 
 fn run_of(job: &JobRecord) -> RunRef {
     RunRef { job: job.id, fence: job.fence.expect("claimed") }
-}
-
-/// One payload that kills its instance before anything is known of it, among 500: it alone is parked.
-#[test]
-fn one_crashing_payload_parks_alone() {
-    let mut model = Model::new();
-    let jobs: Vec<NewJob> = (0..500).map(|_| job()).collect();
-    let crasher = jobs[250].id;
-    model.enqueue(at_ms(0), &jobs);
-    let mut ms = 0;
-    for _ in 0..700 {
-        ms += 20_000;
-        let by = instance(&mut model, at_ms(ms));
-        model.reap(at_ms(ms), by, 1_000).expect("live");
-        let jobs = claim(&mut model, at_ms(ms), by, true);
-        let crash = jobs.iter().position(|job| job.id == crasher);
-        // The buffer runs in order; what ran before the crash was not written down yet.
-        let finishes: Vec<Finish> = jobs[..if crash.is_some() { 0 } else { jobs.len() }]
-            .iter()
-            .map(|job| Finish { run: run_of(job), end: End::Done { result: None } })
-            .collect();
-        assert!(model.finish(at_ms(ms), &finishes).iter().all(Settled::counted));
-    }
-    model.check();
-    let parked = model.list(&JobFilter { state: Some(JobState::Parked), limit: 10, ..JobFilter::default() });
-    assert_eq!(parked.iter().map(|job| job.id).collect::<Vec<_>>(), [crasher]);
-    assert_eq!(parked[0].takeovers, TAKEOVERS_MAX);
-    let done = model.list(&JobFilter { state: Some(JobState::Done), limit: 1_000, ..JobFilter::default() });
-    assert_eq!(done.len(), 499, "every neighbour took effect");
 }
 
 /// RC-01: the sweep re-checks in its own step, so a job that finished meanwhile stays as it is.
