@@ -1,5 +1,7 @@
 //! Enqueue, claim, start, release, progress and verdict; how runs end is in `runs.rs`.
 
+use std::collections::BTreeSet;
+
 use super::job::{Claimed, JobRecord, JobState, Step, next};
 use super::{
     ClaimAnswer, ClaimRequest, Due, EnqueueAnswer, Model, NewJob, PeekAnswer, Refusal, Release, RunRef, Settled,
@@ -193,7 +195,11 @@ impl Model {
                     |id: &JobId| self.jobs[id].claim.is_some_and(|c| c.claim == *claim && c.started_at.is_none());
                 owned.into_iter().filter(unstarted).collect()
             }
-            Release::Runs(runs) => runs.iter().filter(|run| self.current(**run).is_ok()).map(|run| run.job).collect(),
+            Release::Runs(runs) => {
+                let current = runs.iter().filter(|run| self.current(**run).is_ok()).map(|run| run.job);
+                // A run named twice is given back once.
+                current.collect::<BTreeSet<JobId>>().into_iter().collect()
+            }
         };
         for id in &ids {
             let cancelled = self.jobs[id].cancel_requested;

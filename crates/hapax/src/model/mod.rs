@@ -177,6 +177,13 @@ impl Model {
         Self::default()
     }
 
+    /// Takes in a job as a store keeps it: so a store lends the rows of one step to the law, instead of stating it anew.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn hold(&mut self, job: JobRecord) {
+        self.index.insert(&job);
+        self.jobs.insert(job.id, job);
+    }
+
     fn next_fence(&mut self) -> Fence {
         self.fences += 1;
         Fence::from_i64(self.fences)

@@ -102,8 +102,9 @@ impl Model {
         keep_ms: u64,
     ) -> Result<(), Refusal> {
         let Some(held) = self.held_by(key, fence) else {
-            // The same end again, after a lost answer, is no fault.
-            let ended = |k: &&KeyRecord| k.fence == Some(fence) && k.state == end_state(end);
+            // The same end again, after a lost answer, is no fault; once forgotten, it is gone for the pruner or not.
+            let ended =
+                |k: &&KeyRecord| k.fence == Some(fence) && k.state == end_state(end) && !is_forgotten(k, now);
             if self.keys.get(key).filter(ended).is_some() {
                 return Ok(());
             }

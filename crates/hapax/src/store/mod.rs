@@ -19,7 +19,7 @@ mod leases;
 pub mod memory;
 mod once;
 mod operate;
-#[cfg(any())]
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any())]
 pub mod unreliable;

@@ -1,3 +1,5 @@
 //! The one integration-test binary of the library.
 
 mod client;
+#[cfg(feature = "sqlite")]
+mod sqlite;

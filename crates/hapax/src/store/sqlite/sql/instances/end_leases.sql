@@ -1,0 +1,6 @@
+-- end_leases: no instance has outlived the machine's restart.
+-- binds: none
+-- guard: live
+update hapax_instances
+   set lease_until = 0
+ where live = 1

@@ -1,0 +1,5 @@
+-- find: one instance.
+-- binds: :id
+select id, name, version, queues, kinds, lease_ms, live, started_at, renewed_at, lease_until
+  from hapax_instances
+ where id = :id

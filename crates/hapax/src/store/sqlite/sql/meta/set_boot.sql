@@ -1,0 +1,6 @@
+-- set_boot: the machine was started anew, and the lease clock with it.
+-- binds: :boot_id
+-- guard: none, because the caller read the old one under the same write lock
+update hapax_meta
+   set boot_id = :boot_id
+ where one = 1

@@ -1,0 +1,7 @@
+-- set_fence: counts the fence that the law gave to a lock or a once key.
+-- binds: :fence, :was_fence
+-- guard: fence
+update hapax_meta
+   set fence = :fence
+ where one = 1
+   and fence = :was_fence
