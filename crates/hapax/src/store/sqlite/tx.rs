@@ -31,10 +31,18 @@ impl Sealed for &Transaction<'_> {}
 /// [`Immediate`](rusqlite::TransactionBehavior::Immediate): one that reads before it writes fails when another has
 /// written in between. If it fails half-way, none of the jobs is left in the transaction.
 impl EnqueueIn for &Transaction<'_> {
-    type Answer = Enqueues;
+    type Answer<T: Send + 'static> = T;
 
-    fn enqueue_jobs(self, jobs: Vec<NewJob>) -> Enqueues {
-        enqueue_in(self, Clock::system().now(), &jobs)
+    fn enqueue_jobs<T: Send + 'static>(
+        self,
+        jobs: Vec<NewJob>,
+        then: impl FnOnce(Enqueues) -> T + Send + 'static,
+    ) -> T {
+        then(enqueue_in(self, Clock::system().now(), &jobs))
+    }
+
+    fn answer<T: Send + 'static>(self, answer: T) -> T {
+        answer
     }
 }
 
@@ -42,10 +50,18 @@ impl Sealed for &EffectTx<'_> {}
 
 /// Jobs that are there once the effect counts, and never if it does not.
 impl EnqueueIn for &EffectTx<'_> {
-    type Answer = Enqueues;
+    type Answer<T: Send + 'static> = T;
 
-    fn enqueue_jobs(self, jobs: Vec<NewJob>) -> Enqueues {
-        enqueue_in(&self.transaction, self.clock.now(), &jobs)
+    fn enqueue_jobs<T: Send + 'static>(
+        self,
+        jobs: Vec<NewJob>,
+        then: impl FnOnce(Enqueues) -> T + Send + 'static,
+    ) -> T {
+        then(enqueue_in(&self.transaction, self.clock.now(), &jobs))
+    }
+
+    fn answer<T: Send + 'static>(self, answer: T) -> T {
+        answer
     }
 }
 
@@ -116,7 +132,7 @@ impl EffectTx<'_> {
     /// # Errors
     /// Those of any write; none of the jobs is left in the transaction then.
     pub fn enqueue(&self, jobs: Vec<NewJob>) -> Enqueues {
-        self.enqueue_jobs(jobs)
+        self.enqueue_jobs(jobs, |answers| answers)
     }
 
     /// What the job keeps as its result.
