@@ -111,34 +111,21 @@ pub(crate) struct Table(comfy_table::Table);
 impl Table {
     /// A table with these titles. A title that begins with `>` stands over a column of numbers.
     pub(crate) fn new(titles: &[&str]) -> Self {
-        let mut table = Self::bare(titles.len());
-        table.0.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
-        table.0.discover_columns();
-        for (index, title) in titles.iter().enumerate() {
-            if let (true, Some(column)) = (title.starts_with('>'), table.0.column_mut(index)) {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
+        for (column, title) in table.column_iter_mut().zip(titles) {
+            column.set_padding((0, 2));
+            if title.starts_with('>') {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        table.pad();
-        table
-    }
-
-    /// A table without titles.
-    pub(crate) fn bare(_columns: usize) -> Self {
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         Self(table)
     }
 
     /// Adds a row; control characters in it are made visible, so that a payload cannot steer a terminal.
     pub(crate) fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
         self.0.add_row(cells.into_iter().map(|cell| visible(&cell)));
-    }
-
-    fn pad(&mut self) {
-        for column in self.0.column_iter_mut() {
-            column.set_padding((0, 2));
-        }
     }
 }
 
@@ -159,7 +146,9 @@ pub(crate) fn visible(text: &str) -> String {
 
 /// At most `chars_max` characters of a text, with a mark when there are more.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
-    if text.char_indices().nth(chars_max).is_none() { text.to_owned() } else {
+    if text.char_indices().nth(chars_max).is_none() {
+        text.to_owned()
+    } else {
         let kept: String = text.chars().take(chars_max.saturating_sub(1)).collect();
         format!("{kept}…")
     }
@@ -238,7 +227,7 @@ mod tests {
         let mut table = Table::new(&["NAME", ">READY"]);
         table.row(["orders".to_owned(), "7".to_owned()]);
         table.row(["a\u{1b}[31m\nb".to_owned(), "10000+".to_owned()]);
-        assert_eq!(table.to_string(), "NAME               READY\norders                 7\na\\u{1b}[31m\\nb   10000+");
+        assert_eq!(table.to_string(), "NAME             READY\norders               7\na\\u{1b}[31m\\nb  10000+");
     }
 
     #[test]

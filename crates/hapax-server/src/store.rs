@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use hapax::Hapax;
+use hapax::{Hapax, SchemaVersion};
 
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
+use crate::output;
 
 /// The environment variable that names the store.
 pub(crate) const URL_VARIABLE: &str = "HAPAX_STORE_URL";
@@ -79,8 +79,17 @@ impl Place {
         self.file.as_ref().is_some_and(|file| !file.exists())
     }
 
+    /// The schema that the store has, and the one that this program knows. Makes and changes nothing.
+    pub(crate) async fn schema(&self) -> Result<SchemaVersion, Failure> {
+        // Its folder may be as missing as the file.
+        if self.is_missing() {
+            return Ok(SchemaVersion { found: None, known: SchemaVersion::SQLITE });
+        }
+        Ok(SchemaVersion::of(&self.url).await?)
+    }
+
     /// Opens the store; a file is made and migrated if need be, and stderr says so.
-    pub(crate) async fn open(&self, _output: &Output) -> Result<Hapax, Failure> {
+    pub(crate) async fn open(&self) -> Result<Hapax, Failure> {
         let missing = self.is_missing();
         if let (true, Some(folder)) = (self.default && missing, self.file().and_then(Path::parent)) {
             make_folder(folder)?;

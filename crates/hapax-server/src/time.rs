@@ -36,9 +36,11 @@ fn timestamp(at: Micros) -> Timestamp {
 
 /// `3 min ago`, `in 2 h`, `now`.
 pub(crate) fn relative(at: Micros, now: Micros) -> String {
-    let distance = length(now.0.abs_diff(at.0) / 1_000);
+    // To the nearest second: what was asked for as `1h` a moment ago reads `in 1h`.
+    let seconds = now.0.abs_diff(at.0).saturating_add(500_000) / 1_000_000;
+    let distance = length(seconds.saturating_mul(1_000));
     match at.0.cmp(&now.0) {
-        _ if now.0.abs_diff(at.0) < 1_000_000 => "now".to_owned(),
+        _ if seconds == 0 => "now".to_owned(),
         std::cmp::Ordering::Less => format!("{distance} ago"),
         _ => format!("in {distance}"),
     }

@@ -82,7 +82,7 @@ impl Doctor {
                 .mend("`hapax migrate` or the first `hapax job push` makes it"));
         }
         let output = global.output();
-        let hapax = place.open(&output).await?;
+        let hapax = place.open().await?;
         let found = Findings::of(&hapax, place.file(), &output).await?;
         if output.is_json() {
             output::json(&found)?;
@@ -142,9 +142,9 @@ impl Findings {
     }
 
     fn facts(&self, output: &Output) -> String {
-        let Health { store, address, engine, version, scope, .. } = &self.health;
+        let Health { address, engine, version, scope, .. } = &self.health;
         let mut lines = vec![
-            fact("store", &format!("{store} {engine}, schema {version}")),
+            fact("store", &format!("{engine}, schema {version}")),
             fact("address", address),
             fact("protects", protects(*scope)),
         ];

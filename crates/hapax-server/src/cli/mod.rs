@@ -89,8 +89,7 @@ impl Global {
 
     /// Opens the store.
     pub(crate) async fn open(&self) -> Result<(Hapax, Output), Failure> {
-        let output = self.output();
-        Ok((self.place()?.open(&output).await?, output))
+        Ok((self.place()?.open().await?, self.output()))
     }
 }
 

@@ -65,7 +65,7 @@ fn doctor_gives_a_verdict_on_every_setting() {
     cli.push(&["k", "{}", "--once", "1"]);
     cli.push(&["k", "{}", "--once", "1"]);
     let text = cli.text(&["doctor"]);
-    for part in ["sqlite", "one host", "free of", "wall 2", "0 live", "oldest ready  job", "1 duplicates", "VERDICT"] {
+    for part in ["SQLite", "one host", "free of", "wall 2", "0 live", "oldest ready  job", "1 duplicates", "VERDICT"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.contains("the store keeps the promise"), "{text}");

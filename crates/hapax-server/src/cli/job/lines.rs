@@ -11,7 +11,7 @@ use hapax::{Enqueue, Enqueued, Hapax, Name, OnceKey, Payload};
 use serde_json::{Value, json};
 
 use super::super::Global;
-use super::push::{Push, unreadable};
+use super::push::{Push, check, unreadable};
 use crate::exit::{Answer, Exit, Failure};
 use crate::output::{self, Output, visible};
 use crate::progress::Bar;
@@ -27,6 +27,7 @@ pub(super) async fn push(global: &Global, options: &Push, file: &str) -> Answer 
         let open = File::open(file).map_err(|error| unreadable(file, &error))?;
         (open.metadata().ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len()), Box::new(open))
     };
+    check(options.job("{}".to_owned())).await?;
     let (hapax, output) = global.open().await?;
     // Ids on a terminal and a bar beside them would tear each other.
     let quiet = !std::io::IsTerminal::is_terminal(&std::io::stdout());

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::PossibleValue;
 use hapax::clock::Micros;
 use hapax::id::PAYLOAD_BYTES_MAX;
-use hapax::{Enqueue, Guarantee, JobId, RetryPolicy};
+use hapax::{Enqueue, Guarantee, Hapax, JobId, RetryPolicy};
 use serde_json::json;
 
 use super::super::Global;
@@ -105,15 +105,10 @@ impl Push {
         if let Some(file) = &self.lines {
             return lines::push(global, &self, file).await;
         }
-        let mut job = self.job(self.read_payload()?);
-        if let Some(key) = &self.once {
-            job = job.once(key);
-        }
-        if let Some(id) = self.id {
-            job = job.id(id);
-        }
+        let payload = self.read_payload()?;
+        check(self.one(payload.clone())).await?;
         let (hapax, output) = global.open().await?;
-        let enqueued = hapax.enqueue(job).await?;
+        let enqueued = hapax.enqueue(self.one(payload)).await?;
         if output.is_json() {
             output::json(&json!({ "id": enqueued.id, "existed": enqueued.existed }))?;
         } else {
@@ -124,6 +119,18 @@ impl Push {
             }
         }
         Ok(Exit::Ok)
+    }
+
+    /// The job, with what only a single one may have.
+    fn one(&self, payload: String) -> Enqueue {
+        let mut job = self.job(payload);
+        if let Some(key) = &self.once {
+            job = job.once(key);
+        }
+        if let Some(id) = self.id {
+            job = job.id(id);
+        }
+        job
     }
 
     /// A job with these options and this payload.
@@ -175,6 +182,12 @@ impl Push {
         };
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
+}
+
+/// Finds bad input before a store is opened, or even made, for it: a store in memory has the same limits.
+pub(super) async fn check(job: Enqueue) -> Result<(), Failure> {
+    Hapax::memory().enqueue(job).await?;
+    Ok(())
 }
 
 /// Reads no more than one byte over the limit: the library then refuses it with the mend.
