@@ -8,7 +8,7 @@ pub mod model;
 pub mod store;
 pub mod task;
 
-pub use client::{Enqueue, Enqueued, Hapax, JobExt};
+pub use client::{Enqueue, Enqueued, Hapax, JobExt, SchemaVersion};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use id::{AcquisitionId, Boundary, ClaimId, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey, Payload};
 pub use model::{Guarantee, JobState, RetryPolicy};

@@ -2,9 +2,20 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::Hapax;
 use crate::error::{Error, Result};
 use crate::store::memory::MemoryStore;
+
+/// Versions of hapax's schema: what a store has, and what this program would bring it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SchemaVersion {
+    /// The store's; nothing when there is no store yet.
+    pub found: Option<u32>,
+    /// The newest one that this program knows.
+    pub known: u32,
+}
 
 impl Hapax {
     /// A store in this process's memory: for first steps, tests, and singletons within one process.
@@ -35,11 +46,34 @@ impl Hapax {
             "memory" if rest.trim_matches('/').is_empty() => Ok(Self::memory()),
             #[cfg(feature = "sqlite")]
             "sqlite" => Self::sqlite(sqlite_path(rest)?).await,
-            _ => {
-                let what = format!("`{}` has no scheme that this program knows", without_password(url));
-                Err(Error::invalid("store URL", what, "use sqlite:PATH or memory:"))
-            }
+            _ => Err(unknown_scheme(url)),
         }
+    }
+}
+
+impl SchemaVersion {
+    /// The version of an SQLite file that this program makes.
+    #[cfg(feature = "sqlite")]
+    pub const SQLITE: u32 = crate::store::sqlite::VERSION;
+
+    /// Looks at the store at `url`, which is neither made nor changed.
+    ///
+    /// # Errors
+    /// As [`Hapax::connect`].
+    #[cfg(feature = "sqlite")]
+    pub async fn of(url: &str) -> Result<Self> {
+        match url.split_once(':') {
+            Some(("sqlite", rest)) => {
+                let found = crate::store::sqlite::SqliteStore::version_of(sqlite_path(rest)?).await?;
+                Ok(Self { found, known: Self::SQLITE })
+            }
+            _ => Err(unknown_scheme(url)),
+        }
+    }
+
+    /// Whether opening the store would change its schema.
+    pub fn is_behind(self) -> bool {
+        self.found.is_none_or(|found| found < self.known)
     }
 }
 
@@ -51,6 +85,11 @@ fn sqlite_path(rest: &str) -> Result<&str> {
         return Err(Error::invalid("store URL", "names no file", "use sqlite:PATH, such as sqlite:hapax.db"));
     }
     Ok(path)
+}
+
+fn unknown_scheme(url: &str) -> Error {
+    let what = format!("`{}` has no scheme that this program knows", without_password(url));
+    Error::invalid("store URL", what, "use sqlite:PATH or memory:")
 }
 
 /// An address for messages: `user:password@` is no business of a log.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::store::Store;
 
+pub use connect::SchemaVersion;
 pub use enqueue::{Enqueue, Enqueued, JobExt};
 pub use lock::{LockError, LockGuard, LockOptions};
 pub use once::{OnceClaim, OnceGuard, OnceOptions, OnceRun};

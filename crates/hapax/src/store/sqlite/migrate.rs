@@ -4,8 +4,9 @@
 //! `hapax_`. Many processes may open a fresh file at once; each step looks again under the write lock.
 
 use std::path::Path;
+use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use super::fault;
 use super::rows::{at_most_one, change, exactly_one, fetch};
@@ -19,6 +20,9 @@ pub const VERSION: u32 = 1;
 
 /// "hapx", for `file(1)` and for people; set only in a file that had no tables before.
 const APPLICATION_ID: i64 = 0x6861_7078;
+
+/// How long a look at a file waits for one who recovers it.
+const LOOK_WAITS: Duration = Duration::from_secs(5);
 
 /// One step of the schema. Once released, its text never changes: the next step mends it.
 ///
@@ -59,6 +63,21 @@ enum Found {
     NotYetOurs {
         empty: bool,
     },
+}
+
+/// The version of the schema in a file, which stays as it is; nothing when there is no file, or none of our tables.
+pub(super) fn version_of(file: &Path) -> Result<Option<u32>> {
+    if !file.exists() {
+        return Ok(None);
+    }
+    let cannot = |cause| fault::before_commit(file, cause);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags).map_err(cannot)?;
+    connection.busy_timeout(LOOK_WAITS).map_err(cannot)?;
+    match judge(identify(&connection).map_err(cannot)?, file)? {
+        Found::Ours(meta) => Ok(Some(meta.version)),
+        Found::NotYetOurs { .. } => Ok(None),
+    }
 }
 
 /// Refuses a file that this program may not touch, without having changed it.

@@ -153,6 +153,17 @@ impl SqliteStore {
         Self::options().open(path).await
     }
 
+    /// The version of hapax's schema in a file, which is neither made nor changed; nothing when there is no such file, or
+    /// none of our tables in it.
+    ///
+    /// # Errors
+    /// See [`SqliteOptions::open`].
+    pub async fn version_of(path: impl AsRef<Path>) -> Result<Option<u32>> {
+        let file = probe::place(path.as_ref())?;
+        let looking = tokio::task::spawn_blocking(move || migrate::version_of(&file));
+        looking.await.unwrap_or_else(|_| Err(writer::closed()))
+    }
+
     /// Options to open a file with.
     pub fn options() -> SqliteOptions {
         SqliteOptions::default()

@@ -1,0 +1,10 @@
+//! The one integration-test binary of the program: each test runs the built `hapax`, as a script would.
+
+mod bad_input;
+mod cli;
+//DEMO mod demo;
+mod help;
+mod job;
+mod lines;
+mod queue;
+mod store;
