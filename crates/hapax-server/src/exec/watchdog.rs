@@ -241,22 +241,15 @@ impl Watch {
 
     /// Whether the child has ended and nothing is left of it that could be ended.
     async fn is_over(&mut self) -> bool {
-        // Everything without a parent comes to us, and must be waited for.
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if pid != self.child {
-                continue;
-            }
-            self.ended = true;
-            let code = status.exit_status().map(News::Exited);
-            let news = code.or(status.terminating_signal().map(News::Killed));
-            self.tell(news.unwrap_or(News::Exited(0))).await;
-        }
+        self.reap().await;
         if !self.ended {
             return false;
         }
         let reach = self.stopping.map_or(Reach::Session, |stopping| stopping.reach);
         // One that forks while the table is read may be overlooked, hardly twice.
         let left = (0..2).map(|_| self.family.count(reach)).max().unwrap_or(0);
+        // Those that ended while they were counted would be left to an init that may not wait for them.
+        self.reap().await;
         let Some(stopping) = self.stopping else {
             if left > 0 {
                 self.stop(self.manners.grace_ms, Reach::Session);
@@ -270,6 +263,19 @@ impl Watch {
             self.tell(News::Clear(left)).await;
         }
         over
+    }
+
+    /// Waits for everything that has ended: what has no parent any more comes to us.
+    async fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid != self.child {
+                continue;
+            }
+            self.ended = true;
+            let code = status.exit_status().map(News::Exited);
+            let news = code.or(status.terminating_signal().map(News::Killed));
+            self.tell(news.unwrap_or(News::Exited(0))).await;
+        }
     }
 
     /// When to look at the clock again.

@@ -3,6 +3,8 @@
 mod bad_input;
 mod cli;
 //DEMO mod demo;
+mod exec;
+mod exec_watch;
 mod help;
 mod job;
 mod lines;
