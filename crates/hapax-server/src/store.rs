@@ -25,8 +25,8 @@ pub(crate) struct Place {
 impl Place {
     /// The store that was asked for.
     ///
-    /// An empty `HAPAX_STORE_URL` is an error and not "unset": it is what a missing secret looks like, and work that went
-    /// into a file on this host instead would wait there for nobody.
+    /// An empty `HAPAX_STORE_URL` is an error and not "unset": it is what a missing secret looks like, and work that
+    /// went into a file on this host instead would wait there for nobody.
     pub(crate) fn find(flag: Option<&str>) -> Result<Self, Failure> {
         Self::find_in(flag, |name| std::env::var_os(name))
     }

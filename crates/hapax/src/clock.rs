@@ -132,6 +132,11 @@ impl Deadline {
         lease_now() >= self.0
     }
 
+    /// Whether it passed at least `by` ago.
+    pub(crate) fn passed_by(self, by: std::time::Duration) -> bool {
+        lease_now() >= self.0.plus_ms(u64::try_from(by.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// The instant on `CLOCK_BOOTTIME`, for another process of this host.
     pub const fn boottime(self) -> Micros {
         self.0
@@ -148,6 +153,12 @@ impl Anchor {
     pub fn deadline(self, lease_ms: u64) -> Deadline {
         let margin_ms = (lease_ms / 10).clamp(50.min(lease_ms / 2), 5_000);
         Deadline(self.0.plus_ms(lease_ms - margin_ms))
+    }
+
+    /// Time since this anchor was taken.
+    pub fn elapsed(self) -> std::time::Duration {
+        let us = lease_now().0.saturating_sub(self.0.0);
+        std::time::Duration::from_micros(u64::try_from(us).unwrap_or(0))
     }
 
     /// The instant `ms` after this anchor, without a margin: for a limit that is our own, not a lease.

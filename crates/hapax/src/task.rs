@@ -27,6 +27,11 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///     const KIND: &'static str = "cancel-order";
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "does not say of which kind it is",
+    note = "implement `Job` for it, with its `KIND`; a task takes its job as its first argument"
+)]
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// Names the kind in the store: never derived from the type's name, so that renaming the type orphans no job.
     /// 1 to 128 bytes, no control characters.

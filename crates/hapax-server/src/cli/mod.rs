@@ -7,11 +7,13 @@
 //! store's file, because it judges it.
 
 mod completions;
-//DEMO mod demo;
+mod demo;
 mod doctor;
 mod exec;
 mod job;
+mod lock;
 mod migrate;
+mod once;
 mod queue;
 mod version;
 mod worker;
@@ -97,10 +99,14 @@ impl Global {
 /// Every verb.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    //DEMO    Demo(demo::Demo),
-    //DEMO    #[command(hide = true)]
-    //DEMO    DemoInstance(demo::DemoInstance),
+    Demo(demo::Demo),
+    #[command(hide = true)]
+    DemoInstance(demo::DemoInstance),
     Exec(Box<exec::Exec>),
+    #[command(subcommand)]
+    Lock(lock::Lock),
+    #[command(subcommand)]
+    Once(once::Once),
     #[command(subcommand)]
     Job(job::Job),
     #[command(subcommand)]
@@ -136,8 +142,10 @@ impl Verb {
     async fn run(self, global: &Global) -> Answer {
         match self {
             Self::Exec(_) => unreachable!("its exit code is the command's"),
-            //DEMO            Self::Demo(demo) => demo.run(global).await,
-            //DEMO            Self::DemoInstance(instance) => instance.run().await,
+            Self::Lock(lock) => lock.run(global).await,
+            Self::Once(once) => once.run(global).await,
+            Self::Demo(demo) => demo.run(global).await,
+            Self::DemoInstance(instance) => instance.run().await,
             Self::Job(job) => job.run(global).await,
             Self::Queue(queue) => queue.run(global).await,
             Self::Worker(worker) => worker.run(global).await,

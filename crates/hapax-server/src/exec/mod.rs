@@ -44,7 +44,7 @@ use watchdog::{Call, Manners};
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 /// How long to go on recording a result when the store has gone away, if the lease lasts as long.
-const RECORD_PATIENCE: Duration = Duration::from_secs(10);
+const RECORD_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Does what the plan says; gives the exit code. A failure means that nothing ran.
 pub(crate) async fn run(plan: &Plan, place: Result<Place, Failure>, output: &Output) -> Result<u8, Failure> {

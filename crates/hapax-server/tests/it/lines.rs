@@ -20,7 +20,8 @@ fn each_line_becomes_a_job_and_each_bad_one_is_named() {
 #[test]
 fn keys_from_the_payload_make_a_file_safe_to_send_again() {
     let cli = Cli::new();
-    let text: String = (0..2_345).map(|n| format!("{{\"order\":{{\"id\":{n}}}}}\n")).collect();
+    let lines: Vec<String> = (0..2_345).map(|n| format!("{{\"order\":{{\"id\":{n}}}}}")).collect();
+    let text = lines.join("\n");
     std::fs::write(cli.folder().join("orders"), &text).expect("written");
     let push = ["job", "push", "ship", "--lines", "orders", "--once-from", "/order/id"];
     let first = cli.run(&push);

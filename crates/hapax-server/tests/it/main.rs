@@ -2,7 +2,7 @@
 
 mod bad_input;
 mod cli;
-//DEMO mod demo;
+mod demo;
 mod exec;
 mod exec_watch;
 mod help;

@@ -13,8 +13,8 @@ fn the_default_store_is_made_in_the_state_folder_and_said_to_protect_one_host() 
     let file = cli.folder().join("state/hapax/hapax.db");
     assert!(made.code == 0 && file.exists(), "{made:?}");
     assert!(made.err.contains(&file.display().to_string()) && made.err.contains("one host"), "{made:?}");
-    let mode = std::fs::metadata(file.parent().expect("a folder")).expect("there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o700, "payloads are nobody else's business");
+    let folder = std::fs::metadata(file.parent().expect("a folder")).expect("there");
+    assert_eq!(folder.permissions().mode() & 0o777, 0o700, "payloads are nobody else's business");
     let mut command = bare(cli.folder());
     command.env("XDG_STATE_HOME", cli.folder().join("state")).args(["queue", "list"]);
     let again = ran(command, "");

@@ -65,7 +65,9 @@ impl Model {
             let held = record.state == KeyState::Held;
             assert_eq!(held, record.keep_until.is_none(), "{key} is never forgotten while it is held");
             if let KeyHolder::Job(id) = &record.holder {
-                let lives = self.jobs.get(id).is_some_and(|job| !JobState::PRUNABLE.contains(&job.state));
+                let of_this_key = |job: &&JobRecord| job.once.as_ref() == Some(key);
+                let job = self.jobs.get(id).filter(of_this_key);
+                let lives = job.is_some_and(|job| !JobState::PRUNABLE.contains(&job.state));
                 assert_eq!(held, lives, "{key} is held exactly while its job lives");
             } else {
                 assert_eq!(held, record.lease_until.is_some(), "{key} has a lease exactly while it is held");

@@ -14,6 +14,7 @@ mod inspect;
 pub mod job;
 mod jobs;
 mod leases;
+pub mod ledger;
 pub mod observe;
 mod once;
 mod operate;

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use super::runs::Cause;
 use super::{
     ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
     JobState, KeyRecord, LockAnswer, LockHolder, LockRef, LockRequest, Model, NewInstance, NewJob, OnceAnswer, OnceEnd,
     OnceRequest, PeekAnswer, Pruned, QueueView, Reaped, Refusal, RefusalRecord, Release, Resolution, RunRecord, RunRef,
     Settled, Verdict,
 };
+use super::ledger::KeyFilter;
 use crate::clock::Now;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
 
@@ -39,6 +41,10 @@ pub enum Command {
     RenewOnce(OnceKey, Fence, u64),
     FinishOnce(OnceKey, Fence, OnceEnd, u64),
     FindOnce(OnceKey),
+    ListOnce(KeyFilter),
+    ForgetOnce(OnceKey),
+    ResolveOnce(OnceKey, OnceEnd, u64),
+    BreakLock(Name, String),
     Cancel(JobId, String),
     Retry(JobId),
     Park(JobId, String),
@@ -70,6 +76,7 @@ pub enum Answer {
     Holders(Vec<LockHolder>),
     Once(OnceAnswer),
     Key(Option<KeyRecord>),
+    Keys(Vec<KeyRecord>),
     State(JobState),
     Job(Option<Box<(JobRecord, Vec<RunRecord>)>>),
     Jobs(Vec<JobRecord>),
@@ -115,6 +122,12 @@ impl Model {
                 self.finish_once(now, (key, *fence), end, *keep_ms).map(|()| Answer::Unit)?
             }
             Command::FindOnce(key) => Answer::Key(self.find_once(now, key)),
+            Command::ListOnce(filter) => Answer::Keys(self.list_once(now, filter)),
+            Command::ForgetOnce(key) => self.forget_once(now, key).map(|()| Answer::Unit)?,
+            Command::ResolveOnce(key, end, keep_ms) => {
+                self.resolve_once(now, key, end, *keep_ms).map(|()| Answer::Unit)?
+            }
+            Command::BreakLock(name, reason) => Answer::Holders(self.break_lock(now, name, reason)),
             other => return self.apply_by_people(now, other),
         };
         Ok(answer)
@@ -153,6 +166,12 @@ impl Model {
         if let (Command::Claim(request), Ok(Answer::Claimed(claimed))) = (command, observed) {
             return self.observe_claim(now, request, claimed);
         }
+        if let (Command::Prune(limit), Ok(Answer::Pruned(pruned))) = (command, observed) {
+            return self.observe_prune(now, *limit, *pruned);
+        }
+        if let (Command::Reap(by, limit), Ok(Answer::Reaped(reaped))) = (command, observed) {
+            return self.observe_reap(now, (*by, *limit), reaped);
+        }
         if let Some(fence) = granted_fence(observed)
             && fence.as_i64() > self.fences
         {
@@ -166,6 +185,15 @@ impl Model {
             return Ok(());
         }
         Err(format!("{command:?}\n  answered {observed:?}\n  lawful   {expected:?}"))
+    }
+
+    /// Which of the forgotten keys go first is the store's choice: it shows nowhere but in this count, now or later.
+    fn observe_prune(&mut self, now: Now, limit: u32, observed: Pruned) -> Result<(), String> {
+        let expected = self.prune(now, limit);
+        if observed.keys <= limit && observed == (Pruned { keys: observed.keys, ..expected }) {
+            return Ok(());
+        }
+        Err(format!("prune of {limit} gave {observed:?}, lawful {expected:?}"))
     }
 
     fn observe_claim(&mut self, now: Now, request: &ClaimRequest, observed: &ClaimAnswer) -> Result<(), String> {
@@ -192,6 +220,25 @@ impl Model {
             return Ok(());
         }
         Err(format!("claim left {observed:?}\n  lawful {granted:?}"))
+    }
+
+    /// A reaper may bite off whatever it likes of what is due, but as much as it may.
+    fn observe_reap(&mut self, now: Now, (by, limit): (InstanceId, u32), observed: &Reaped) -> Result<(), String> {
+        self.require_live(now, by).map_err(|refusal| format!("reaped, but {refusal}"))?;
+        let dead = self.declare_dead(now);
+        let mut due: BTreeMap<JobId, Cause> = self.reapable(now).collect();
+        let bite = due.len().min(limit as usize);
+        let mut taken_back = Vec::new();
+        for (job, _) in &observed.taken_back {
+            let cause = due.remove(job).ok_or_else(|| format!("{job} was not to be taken back: {observed:?}"))?;
+            taken_back.push((*job, self.take_back(now, *job, cause)));
+        }
+        let full = taken_back.len() == bite;
+        let expected = Reaped { dead, taken_back, more: bite == limit as usize };
+        if full && in_order(Ok(Answer::Reaped(expected.clone()))) == in_order(Ok(Answer::Reaped(observed.clone()))) {
+            return Ok(());
+        }
+        Err(format!("reaped {observed:?}\n  lawful {expected:?}, {bite} in all"))
     }
 
     /// Whether each job of an observed claim could be claimed, within the limits of its queue.

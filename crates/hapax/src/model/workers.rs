@@ -67,13 +67,7 @@ impl Model {
     /// their deadline; at most `limit` of them.
     pub fn reap(&mut self, now: Now, by: InstanceId, limit: u32) -> Result<Reaped, Refusal> {
         self.require_live(now, by)?;
-        let mut dead = Vec::new();
-        for (id, instance) in &mut self.instances {
-            if instance.live && instance.lease_until <= now.lease {
-                instance.live = false;
-                dead.push(*id);
-            }
-        }
+        let dead = self.declare_dead(now);
         let due: Vec<(JobId, Cause)> = self.reapable(now).take(limit as usize).collect();
         let taken_back: Vec<(JobId, JobState)> =
             due.into_iter().map(|(job, cause)| (job, self.take_back(now, job, cause))).collect();
@@ -81,8 +75,19 @@ impl Model {
         Ok(Reaped { dead, taken_back, more })
     }
 
+    pub(super) fn declare_dead(&mut self, now: Now) -> Vec<InstanceId> {
+        let mut dead = Vec::new();
+        for (id, instance) in &mut self.instances {
+            if instance.live && instance.lease_until <= now.lease {
+                instance.live = false;
+                dead.push(*id);
+            }
+        }
+        dead
+    }
+
     /// Running jobs that have lost their owner or passed their deadline, in the order of owner and id.
-    fn reapable(&self, now: Now) -> impl Iterator<Item = (JobId, Cause)> {
+    pub(super) fn reapable(&self, now: Now) -> impl Iterator<Item = (JobId, Cause)> {
         self.index.owned.iter().filter_map(move |(owner, job)| {
             let live = self.instances.get(owner).is_some_and(|instance| instance.live);
             let claim = self.jobs[job].claim.expect("owned jobs are claimed");

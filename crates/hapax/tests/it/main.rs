@@ -1,4 +1,12 @@
-//! The one integration-test binary of the library.
+//! The one integration-test binary of the library: the conformance suite on every store, and what each room adds.
 
 mod client;
+mod enrolment;
+#[cfg(feature = "sqlite")]
+mod examples;
+mod host;
+mod memory;
+mod reach;
+#[cfg(feature = "sqlite")]
 mod sqlite;
+mod wrong_stores;

@@ -1,5 +1,7 @@
 //! Enqueue, claim, and what a run may write while it lasts; how runs end is in `runs.rs`.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, Result};
 
@@ -8,7 +10,7 @@ use super::slice::{self, Slice};
 use super::{SqliteStore, runs, workers};
 use crate::clock::{Micros, Now};
 use crate::error;
-use crate::id::{Fence, InstanceId, JobId};
+use crate::id::{ClaimId, Fence, InstanceId, JobId};
 use crate::model::{
     ClaimAnswer, ClaimRequest, EnqueueAnswer, Finish, JobRecord, JobState, Model, NewJob, PROMOTED_MAX, PeekAnswer,
     Refusal, Release, RunRef, Settled, Verdict,
@@ -99,8 +101,7 @@ fn claim(
     if !workers::is_live(connection, now, request.instance)? {
         return Ok(Err(Refusal::NotLive { instance: request.instance }));
     }
-    let text = include_str!("sql/jobs/of_claim.sql");
-    let earlier = fetch!(connection, text, |row| row.get(0), instance = request.instance, claim = request.claim);
+    let earlier = of_claim(connection, request.instance, request.claim)?;
     if !earlier.is_empty() {
         return Ok(Ok(ClaimAnswer { jobs: jobs_of(connection, earlier)? }));
     }
@@ -110,6 +111,12 @@ fn claim(
     // An empty claim writes nothing, so its commit costs no disk.
     let jobs = if picked.is_empty() { Vec::new() } else { grant(connection, now, (request, &picked))? };
     Ok(Ok(ClaimAnswer { jobs }))
+}
+
+/// What still belongs to a claim.
+fn of_claim(connection: &Connection, instance: InstanceId, claim: ClaimId) -> Result<Vec<JobId>> {
+    let text = include_str!("sql/jobs/of_claim.sql");
+    Ok(fetch!(connection, text, |row| row.get(0), instance = instance, claim = claim))
 }
 
 /// Jobs by their ids, as far as they are there.
@@ -131,11 +138,15 @@ fn pick(connection: &Connection, request: &ClaimRequest) -> Result<Vec<i64>> {
         }
     }
     let mut picked = Vec::new();
+    let mut taken: BTreeMap<&Name, u32> = BTreeMap::new();
     for (queue, limit) in asked() {
+        // A queue that is named twice goes on where it stopped: its limits add up.
+        let before = taken.entry(queue).or_default();
+        let total = before.saturating_add(*limit);
         let text = include_str!("sql/jobs/pick.sql");
-        let first: Vec<i64> =
-            fetch!(connection, text, |row| row.get(0), queue = queue, kinds = &kinds, limit = *limit);
-        picked.extend(first);
+        let first: Vec<i64> = fetch!(connection, text, |row| row.get(0), queue = queue, kinds = &kinds, limit = total);
+        picked.extend(first.into_iter().skip(*before as usize));
+        *before = total;
     }
     Ok(picked)
 }
@@ -195,8 +206,7 @@ fn release(connection: &Connection, now: Now, (instance, what): (InstanceId, &Re
     let mut slice = Slice::of(connection);
     match what {
         Release::Claim(claim) => {
-            let text = include_str!("sql/jobs/of_claim.sql");
-            for id in fetch!(connection, text, |row| row.get(0), instance = instance, claim = *claim) {
+            for id in of_claim(connection, instance, *claim)? {
                 slice.job(id)?;
             }
         }

@@ -235,27 +235,35 @@ impl Store for SqliteStore {
 /// Opens the connection that writes.
 fn open(path: &Path, options: &SqliteOptions) -> Result<Core> {
     let file = probe::place(path)?;
+    open_at(&file, options).map_err(|error| match probe::why_not_writable(&file) {
+        // SQLite says no more than that it failed; who may write what is a better answer.
+        Some(why) if matches!(error.kind(), ErrorKind::ReadOnly | ErrorKind::Unreachable) => {
+            Error::did_not_happen(ErrorKind::ReadOnly, why).with_source(error)
+        }
+        _ => error,
+    })
+}
+
+fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
+    let cannot = |cause| fault::before_commit(file, cause);
     let until = Deadline::anchor().plus_ms(options.busy_ms());
-    let cannot = |cause: rusqlite::Error| match probe::why_not_writable(&file) {
-        Some(why) if !fault::is_busy(&cause) => Error::did_not_happen(ErrorKind::ReadOnly, why).with_source(cause),
-        _ => fault::before_commit(&file, cause),
-    };
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(&file, flags).map_err(cannot)?;
+    let connection = Connection::open_with_flags(file, flags).map_err(cannot)?;
     // We wait by ourselves: see `writer::patiently`.
     connection.busy_timeout(Duration::ZERO).map_err(cannot)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     if connection.is_readonly("main").map_err(cannot)? {
-        let why = probe::why_not_writable(&file).unwrap_or_else(|| format!("{} may not be written", file.display()));
-        return Err(Error::did_not_happen(ErrorKind::ReadOnly, why));
+        let what = format!("{}: the file can be read but not written", file.display());
+        return Err(Error::did_not_happen(ErrorKind::ReadOnly, what));
     }
-    migrate::look(&connection, &file, until)?;
+    migrate::look(&connection, file, until)?;
     patiently(until, || settle(&connection, options)).map_err(cannot)?;
-    let core = Core { connection, clock: options.clock.clone(), file, busy_ms: options.busy_ms() };
+    let (clock, busy_ms) = (options.clock.clone(), options.busy_ms());
+    let core = Core { connection, clock, file: file.to_owned(), busy_ms };
     core.begin(Deadline::anchor())?;
     let boot_id = options.boot_id.clone().or_else(probe::boot_id).unwrap_or_else(|| "unknown".to_owned());
-    match migrate::migrate(&core.connection, &core.file, (&core.clock, &boot_id)) {
+    match migrate::migrate(&core.connection, file, (&core.clock, &boot_id)) {
         Ok(()) => core.commit()?,
         Err(error) => {
             core.roll_back();

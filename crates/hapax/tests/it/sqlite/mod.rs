@@ -2,6 +2,12 @@
 //! conformance suite.
 
 mod differential;
+mod effects;
+mod files;
+mod groups;
+mod processes;
+mod statements;
+mod suite;
 
 use std::path::PathBuf;
 

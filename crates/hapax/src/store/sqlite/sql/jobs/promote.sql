@@ -1,7 +1,7 @@
 -- promote: makes jobs ready whose due time has come, the longest due first.
 -- binds: :now, :limit
 -- guard: state
-update hapax_jobs
+update hapax_jobs not indexed
    set state = 'ready'
  where key in (
         select key

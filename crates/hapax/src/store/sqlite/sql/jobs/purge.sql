@@ -2,7 +2,7 @@
 -- binds: :now, :limit
 -- guard: state
 -- set: PRUNABLE
-delete from hapax_jobs
+delete from hapax_jobs not indexed
  where key in (
         select key
           from hapax_jobs indexed by hapax_jobs_purge

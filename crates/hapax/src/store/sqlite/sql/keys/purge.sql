@@ -1,7 +1,7 @@
 -- purge: forgets keys whose retention has passed. A held key has no end of retention.
 -- binds: :now, :limit
 -- guard: state
-delete from hapax_keys
+delete from hapax_keys not indexed
  where key in (
         select key
           from hapax_keys indexed by hapax_keys_purge

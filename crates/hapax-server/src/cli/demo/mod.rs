@@ -1,0 +1,136 @@
+//! `hapax demo`: a kill -9, a freeze and many repeated sends, and a table that is judged afterwards.
+//!
+//! Three instances, each a process of its own, work on one SQLite file. `plan` says what happens when, `producer`
+//! sends each key and some of them again, `fleet` starts, kills, freezes and wakes the processes, `stage` plays the
+//! plan, `instance` is what runs inside such a process, and `judge` asks the table of effects what really happened.
+//! That table has no unique constraint: nothing but hapax keeps an effect from being there twice.
+//!
+//! This room does not know: how the library keeps its promise. It uses the public API alone, like any other program;
+//! the judge looks only at tables that belong to the demo.
+
+mod errand;
+mod fleet;
+mod instance;
+mod judge;
+mod plan;
+mod producer;
+mod report;
+mod stage;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Global;
+use crate::exit::{Answer, Exit, Failure};
+use crate::output::say;
+use crate::progress::Bar;
+
+pub(crate) use instance::DemoInstance;
+use plan::Plan;
+use report::Report;
+use stage::Stage;
+
+const AFTER: &str = "\
+What happens:
+  Three instances, each a process of its own, run the jobs on one SQLite file. Each job writes one row into a table
+  without any unique constraint, in the same transaction as the job's finish. Every fifth key is sent twice, some by two
+  producers at the same time, some again after the job is done. One instance is killed with -9 while it holds jobs. One
+  is frozen between its claim and its write, until another has done its job; then it wakes up and writes, too late.
+
+  The exit code is 0 only when no key took effect twice, none is lost, and each of these things has really happened.
+  It gives up after 1 minute plus 20 ms for each job.
+
+Examples:
+  hapax demo
+  hapax demo --jobs 20000 --seed 7
+  hapax demo --keep            leaves the file, and says how to look into it
+  hapax demo -o json | jq .twice";
+
+/// How many keys there may be: fewer leave no room for the faults.
+const JOBS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
+
+/// Shows that nothing is lost and nothing happens twice, through a kill -9, a freeze and repeated sends
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub(crate) struct Demo {
+    /// How many different keys are sent
+    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(JOBS))]
+    jobs: u64,
+    /// Decides which instance is killed, and when that and the freeze come; the same seed, the same plan [default: any]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Leaves the file, to look into it
+    #[arg(long)]
+    keep: bool,
+    /// Where the file is to be made, instead of a temporary folder; it is left there
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+}
+
+impl Demo {
+    /// Plays it and judges it. Whatever ends it, its processes end too.
+    pub(crate) async fn run(self, global: &Global) -> Answer {
+        if global.store.is_some() {
+            return Err(Failure::usage("--store: the demo makes a store of its own", "say --file PATH for where"));
+        }
+        let output = global.output();
+        let plan = Plan::new(self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)), self.jobs);
+        let folder = TempDir::with_prefix("hapax-demo-").map_err(|error| broken("the temporary folder", &error))?;
+        let file = self.store_file(&folder)?;
+        let begun = Instant::now();
+        let bar = Bar::new(Some(plan.jobs), true);
+        let mut stage = Stage::open(plan, &file, folder.path(), bar).await?;
+        let played = tokio::select! {
+            played = stage.play() => played,
+            () = interrupted() => {
+                stage.end_at_once();
+                stage.say("interrupted: the instances were ended");
+                return Ok(Exit::Interrupted);
+            }
+        };
+        stage.end_at_once();
+        let kept = (self.keep || self.file.is_some()).then(|| file.clone());
+        let report = Report::new(stage.facts(), stage.judge()?, played.err(), begun.elapsed());
+        drop(stage);
+        report.print(&output, kept.as_deref())?;
+        if self.keep && self.file.is_none() {
+            let _ = folder.keep();
+        }
+        Ok(if report.passed() { Exit::Ok } else { Exit::No })
+    }
+
+    fn store_file(&self, folder: &TempDir) -> Result<PathBuf, Failure> {
+        let Some(file) = &self.file else { return Ok(folder.path().join("demo.db")) };
+        if file.exists() {
+            let what = format!("--file: {} is there already", file.display());
+            return Err(Failure::usage(what, "name a new file; the demo judges only what it made itself"));
+        }
+        Ok(file.clone())
+    }
+}
+
+/// The longest that the demo may take.
+fn limit(jobs: u64) -> Duration {
+    Duration::from_mins(1) + Duration::from_millis(20 * jobs)
+}
+
+/// Waits for Ctrl-C or a polite end.
+async fn interrupted() {
+    let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        say("note: Ctrl-C cannot be caught; the instances end with this process all the same");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+    }
+}
+
+/// Trouble of this machine, not of what is shown.
+fn broken(what: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Internal, format!("the demo could not go on: {what}: {error}"))
+}

@@ -1,0 +1,119 @@
+//! `hapax demo`, small, and that nothing of it is left behind however it ends.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cli::{Cli, bare, ran};
+
+#[test]
+fn a_small_demo_passes_and_has_really_happened() {
+    let cli = Cli::new();
+    let mut command = bare(cli.folder());
+    command.env("TMPDIR", cli.folder()).args(["demo", "--jobs", "300", "--seed", "7", "-o", "json"]);
+    let ran = ran(command, "");
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    let report = ran.json();
+    assert_eq!((report["passed"].as_bool(), report["seed"].as_u64()), (Some(true), Some(7)));
+    assert_eq!((report["expected"].as_u64(), report["effects"].as_u64()), (Some(300), Some(300)));
+    assert_eq!((report["twice"].as_u64(), report["lost"].as_u64()), (Some(0), Some(0)));
+    for fact in ["duplicates_refused", "late_writers_refused", "kills", "freezes"] {
+        assert!(report[fact].as_u64() > Some(0), "{fact}: {report}");
+    }
+    let left: Vec<_> = std::fs::read_dir(cli.folder()).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_file_is_kept_when_asked_and_never_overwritten() {
+    let cli = Cli::new();
+    let mut command = bare(cli.folder());
+    command.args(["demo", "--jobs", "200", "--seed", "11", "--file", "kept.db"]);
+    let kept = ran(command, "");
+    assert_eq!(kept.code, 0, "{}\n{}", kept.out, kept.err);
+    assert!(kept.out.contains("PASSED") && kept.err.contains("sqlite3 kept.db"), "{kept:?}");
+    let file = rusqlite::Connection::open(cli.folder().join("kept.db")).expect("a database");
+    let effects = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number");
+    assert_eq!(effects("select count(*) from demo_effects"), 200);
+    assert_eq!(effects("select count(distinct key) from demo_effects"), 200);
+    let mut command = bare(cli.folder());
+    command.args(["demo", "--file", "kept.db"]);
+    let again = ran(command, "");
+    assert!(again.code == 2 && again.err.contains("there already"), "{again:?}");
+}
+
+/// Starts a long demo and waits until its instances are there.
+fn started(cli: &Cli) -> (Child, Vec<i32>) {
+    let mut command = bare(cli.folder());
+    command.env("TMPDIR", cli.folder()).args(["demo", "--jobs", "100000", "--seed", "3"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let begun = Instant::now();
+    let mut children = Vec::new();
+    while children.len() < 3 && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+        children = children_of(child.id());
+    }
+    (child, children)
+}
+
+fn children_of(process: u32) -> Vec<i32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Waits until none of these processes runs any more.
+fn all_gone(processes: &[i32]) -> bool {
+    let begun = Instant::now();
+    let runs = |id: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // The state comes after the name, which is in brackets; Z is one that has ended and was not asked for yet.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    while begun.elapsed() < Duration::from_secs(10) {
+        if !processes.iter().any(runs) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+    rustix::process::kill_process(id, signal).expect("it is ours");
+}
+
+#[test]
+fn ctrl_c_ends_the_instances_and_takes_the_file_away() {
+    let cli = Cli::new();
+    let (mut demo, instances) = started(&cli);
+    assert_eq!(instances.len(), 3);
+    signal(&demo, rustix::process::Signal::INT);
+    assert_eq!(demo.wait().expect("it ends").code(), Some(130));
+    assert!(all_gone(&instances), "{instances:?}");
+    let left: Vec<_> = std::fs::read_dir(cli.folder()).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn instances_do_not_outlive_a_killed_parent() {
+    let cli = Cli::new();
+    let (mut demo, instances) = started(&cli);
+    assert_eq!(instances.len(), 3);
+    // A frozen one cannot see that its stdin was closed.
+    let frozen = rustix::process::Pid::from_raw(instances[0]).expect("a process");
+    rustix::process::kill_process(frozen, rustix::process::Signal::STOP).expect("it is there");
+    demo.kill().expect("killed");
+    demo.wait().expect("it is gone");
+    assert!(all_gone(&instances), "{instances:?}");
+}
+
+#[test]
+fn nobody_else_starts_an_instance() {
+    let cli = Cli::new();
+    let mut command = bare(cli.folder());
+    command.args(["demo-instance", "--file", "x.db", "--notes", ".", "--index", "0", "--parent", "1"]);
+    let alone = ran(command, "");
+    assert!(alone.code == 125 && alone.err.contains("hapax demo"), "{alone:?}");
+    assert!(!cli.folder().join("x.db").exists());
+}

@@ -1,0 +1,94 @@
+//! Is there an order? The search of Wing and Gong, with the memory of Lowe: commands that overlapped may have happened in
+//! any order, others only in the order in which they came.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::clock::Now;
+use crate::model::observe::{Answer, Command};
+use crate::model::{Model, Refusal};
+
+/// One command of one caller, with the moments between which it happened.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) command: Command,
+    pub(super) answer: Result<Answer, Refusal>,
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+}
+
+/// Where the search gives up. Far more than histories of this suite need.
+const STEPS_MAX: u32 = 200_000;
+
+/// Finds an order of all events, given for each caller in turn, in which `model` allows every answer.
+///
+/// # Errors
+/// The longest beginning of an order that was found, and why it does not go on.
+pub(super) fn find_order(model: &Model, now: Now, callers: &[Vec<Event>]) -> Result<Vec<usize>, String> {
+    let mut search = Search { now, callers, seen: HashSet::new(), steps: 0, best: (Vec::new(), Vec::new()) };
+    let mut order = Vec::new();
+    if search.go(model, &mut vec![0; callers.len()], &mut order) {
+        return Ok(order);
+    }
+    if search.steps >= STEPS_MAX {
+        return Err(format!("no order was found in {STEPS_MAX} steps; the history is too long to judge"));
+    }
+    let (begin, reasons) = search.best;
+    Err(format!("no order of them is lawful; after the callers {begin:?}:\n{}", reasons.join("\n")))
+}
+
+struct Search<'a> {
+    now: Now,
+    callers: &'a [Vec<Event>],
+    /// Places and states from which there is no way on.
+    seen: HashSet<(Vec<usize>, u64)>,
+    steps: u32,
+    /// The longest beginning so far, by caller, and why none of the next commands may follow.
+    best: (Vec<usize>, Vec<String>),
+}
+
+impl Search<'_> {
+    fn go(&mut self, model: &Model, at: &mut Vec<usize>, order: &mut Vec<usize>) -> bool {
+        if at.iter().zip(self.callers).all(|(at, events)| *at == events.len()) {
+            return true;
+        }
+        self.steps += 1;
+        if self.steps >= STEPS_MAX || !self.seen.insert((at.clone(), digest(model))) {
+            return false;
+        }
+        let mut reasons = Vec::new();
+        for caller in 0..self.callers.len() {
+            let Some(event) = self.next(at, caller) else { continue };
+            let mut after = model.clone();
+            if let Err(reason) = after.observe(self.now, &event.command, &event.answer) {
+                reasons.push(format!("- caller {}: {reason}", caller + 1));
+                continue;
+            }
+            at[caller] += 1;
+            order.push(caller + 1);
+            if self.go(&after, at, order) {
+                return true;
+            }
+            order.pop();
+            at[caller] -= 1;
+        }
+        if order.len() >= self.best.0.len() && !reasons.is_empty() {
+            self.best = (order.clone(), reasons);
+        }
+        false
+    }
+
+    /// The next event of a caller, if it may come first of all that are left: none of them was answered before it was
+    /// asked.
+    fn next(&self, at: &[usize], caller: usize) -> Option<&Event> {
+        let event = self.callers[caller].get(at[caller])?;
+        let mut others = at.iter().zip(self.callers).filter_map(|(at, events)| events.get(*at));
+        others.all(|other| other.answered >= event.asked).then_some(event)
+    }
+}
+
+fn digest(model: &Model) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{model:?}").hash(&mut hasher);
+    hasher.finish()
+}
