@@ -70,7 +70,9 @@ pub(crate) struct Forget {
 
 /// Says what became of work whose end was not recorded
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  hapax once resolve backup 2026-11-30 --as done --reason 'the file is in the bucket'")]
+#[command(
+    after_help = "Examples:\n  hapax once resolve backup 2026-11-30 --as done --reason 'the file is in the bucket'"
+)]
 pub(crate) struct Resolve {
     #[command(flatten)]
     which: Which,
@@ -183,7 +185,7 @@ async fn show(hapax: &Hapax, which: &Which, output: &Output) -> Answer {
         output::json(&view(&record))?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::bare();
+    let mut table = Table::new(&["WHAT", "IS"]);
     let mut line = |name: &str, value: String| table.row([name.to_owned(), value]);
     line("key", record.key.value().to_owned());
     line("state", says(&record).to_owned());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::{Cli, Ran, ran};
-use crate::exec::{exec, wait_for};
+use crate::exec::{Running, exec, wait_for};
 
 /// How often the loops go round; a release is proved with 50.
 fn rounds() -> usize {
@@ -14,12 +14,13 @@ fn rounds() -> usize {
 }
 
 /// A holder whose command leaves two processes in its group, and that group.
-fn holder(cli: &Cli, options: &[&str], script: &str) -> (Child, i32) {
+fn holder(cli: &Cli, options: &[&str], script: &str) -> (Running, i32) {
     let mark = cli.folder().join("group");
     let _ = std::fs::remove_file(&mark);
     let script = format!("echo $$ > group.tmp; mv group.tmp group; {script}");
     let mut command = exec(cli, options, &script);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let child = Running(child);
     wait_for("the command starts", || mark.exists());
     let group = std::fs::read_to_string(mark).expect("it was written").trim().parse().expect("a process id");
     (child, group)
@@ -46,11 +47,11 @@ fn a_frozen_hapax_does_not_let_its_command_overlap_with_the_next() {
     let cli = Cli::new();
     for round in 0..rounds() {
         let (mut frozen, group) = holder(&cli, &["--lock", "L", "--ttl", "2s"], "sleep 77 & sleep 78");
-        signal(&frozen, Signal::STOP);
+        signal(&frozen.0, Signal::STOP);
         let next = next(&cli, group);
         assert_eq!((next.code, next.out.as_str()), (0, "clear\n"), "round {round}: {next:?}");
-        signal(&frozen, Signal::CONT);
-        assert_eq!(frozen.wait().expect("it ends").code(), Some(76), "round {round}");
+        signal(&frozen.0, Signal::CONT);
+        assert_eq!(frozen.code(), Some(76), "round {round}");
     }
 }
 
@@ -59,10 +60,10 @@ fn a_killed_hapax_does_not_let_its_command_overlap_with_the_next() {
     let cli = Cli::new();
     for round in 0..rounds() {
         let (mut killed, group) = holder(&cli, &["--lock", "L", "--ttl", "2s"], "sleep 77 & sleep 78");
-        killed.kill().expect("it is there");
+        killed.0.kill().expect("it is there");
         let next = next(&cli, group);
         assert_eq!((next.code, next.out.as_str()), (0, "clear\n"), "round {round}: {next:?}");
-        killed.wait().expect("it ends");
+        killed.code();
     }
 }
 
@@ -75,12 +76,12 @@ fn a_command_that_ignores_term_is_killed_in_time_all_the_same() {
         std::fs::read_to_string(cli.folder().join("away")).is_ok_and(|text| text.ends_with('\n'))
     });
     let away = std::fs::read_to_string(cli.folder().join("away")).expect("written").trim().parse().expect("an id");
-    signal(&frozen, Signal::STOP);
+    signal(&frozen.0, Signal::STOP);
     let next = next(&cli, group);
     assert_eq!((next.code, next.out.as_str()), (0, "clear\n"), "{next:?}");
     assert!(!alive(away), "a descendant with a session of its own");
-    signal(&frozen, Signal::CONT);
-    assert_eq!(frozen.wait().expect("it ends").code(), Some(76));
+    signal(&frozen.0, Signal::CONT);
+    assert_eq!(frozen.code(), Some(76));
 }
 
 #[test]
@@ -91,13 +92,15 @@ fn signals_are_passed_on_and_the_code_comes_back() {
         let (mut call, group) = holder(&cli, &["--lock", "L", "--attempts", "5"], &script);
         // The trap is set by the time that the shell sleeps for the first time.
         std::thread::sleep(Duration::from_millis(100));
-        signal(&call, sent);
+        signal(&call.0, sent);
         if sent == Signal::USR2 {
             std::thread::sleep(Duration::from_millis(300));
-            let _ =
-                kill_process(Pid::from_raw(i32::try_from(call.id()).expect("an id")).expect("not zero"), Signal::TERM);
+            let _ = kill_process(
+                Pid::from_raw(i32::try_from(call.0.id()).expect("an id")).expect("not zero"),
+                Signal::TERM,
+            );
         }
-        assert_eq!(call.wait().expect("it ends").code(), Some(code), "signal {code}");
+        assert_eq!(call.code(), Some(code), "signal {code}");
         assert!(!alive(group));
     }
 }
@@ -106,8 +109,8 @@ fn signals_are_passed_on_and_the_code_comes_back() {
 fn a_terminal_that_goes_away_ends_the_command() {
     let cli = Cli::new();
     let (mut call, group) = holder(&cli, &["--lock", "L"], "sleep 73 & sleep 74");
-    signal(&call, Signal::HUP);
-    assert_eq!(call.wait().expect("it ends").code(), Some(128 + 1));
+    signal(&call.0, Signal::HUP);
+    assert_eq!(call.code(), Some(128 + 1));
     assert!(!alive(group));
 }
 
@@ -115,7 +118,7 @@ fn a_terminal_that_goes_away_ends_the_command() {
 fn what_the_command_leaves_running_is_stopped_before_the_lease_is_given_back() {
     let cli = Cli::new();
     let (mut call, group) = holder(&cli, &["--lock", "L"], "sleep 75 > /dev/null 2>&1 &");
-    assert_eq!(call.wait().expect("it ends").code(), Some(0));
+    assert_eq!(call.code(), Some(0));
     assert!(!alive(group));
 }
 
@@ -123,6 +126,6 @@ fn what_the_command_leaves_running_is_stopped_before_the_lease_is_given_back() {
 fn without_its_watchdog_the_command_is_stopped_by_hapax() {
     let cli = Cli::new();
     let (mut call, group) = holder(&cli, &["--lock", "L"], "sleep 76 & kill -KILL $PPID; sleep 79");
-    assert_eq!(call.wait().expect("it ends").code(), Some(125));
+    assert_eq!(call.code(), Some(125));
     wait_for("nothing is left", || !alive(group));
 }

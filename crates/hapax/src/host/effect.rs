@@ -20,7 +20,6 @@ use crate::store::sqlite::{EffectAnswer, EffectTx, SqliteStore};
 use crate::task::{BoxError, JobError};
 use crate::telemetry;
 
-
 /// How often the ledger is asked for a lost answer before the run ends as unknown.
 const LEDGER_TRIES: u32 = 20;
 

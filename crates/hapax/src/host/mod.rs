@@ -66,9 +66,9 @@ mod slots;
 mod supervisor;
 mod worker;
 
-pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
 pub use crate::store::sqlite::EffectTx;
+pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
 pub use effect::Effect;
 pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};

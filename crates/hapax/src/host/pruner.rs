@@ -44,8 +44,7 @@ pub(crate) async fn serve(core: Arc<Core>, stop: Stop) -> Result<(), BoxError> {
 async fn bite(core: &Core) -> Result<bool> {
     let pruned = core.store().prune(BITE).await?;
     let Pruned { jobs, keys, instances, refusals, locks } = pruned;
-    let parts =
-        [("jobs", jobs), ("keys", keys), ("instances", instances), ("refusals", refusals), ("locks", locks)];
+    let parts = [("jobs", jobs), ("keys", keys), ("instances", instances), ("refusals", refusals), ("locks", locks)];
     for (what, rows) in parts {
         if rows > 0 {
             metrics::counter!(telemetry::PRUNED, "what" => what).increment(u64::from(rows));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::ledger::KeyFilter;
 use super::runs::Cause;
 use super::{
     ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
@@ -12,7 +13,6 @@ use super::{
     OnceRequest, PeekAnswer, Pruned, QueueView, Reaped, Refusal, RefusalRecord, Release, Resolution, RunRecord, RunRef,
     Settled, Verdict,
 };
-use super::ledger::KeyFilter;
 use crate::clock::Now;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
 

@@ -102,23 +102,23 @@ fn meaning_of_code(cause: &rusqlite::Error) -> (ErrorKind, String) {
             "the file can be read but not written; give this user the right to write it and its folder".to_owned(),
         ),
         ErrorCode::DiskFull => (ErrorKind::Full, "no room is left on its disk; make room and try again".to_owned()),
-        ErrorCode::NotADatabase => (
-            ErrorKind::Unusable,
-            "this is not an SQLite database (or an encrypted one); name another file".to_owned(),
-        ),
+        ErrorCode::NotADatabase => {
+            (ErrorKind::Unusable, "this is not an SQLite database (or an encrypted one); name another file".to_owned())
+        }
         ErrorCode::DatabaseCorrupt => (
             ErrorKind::Unusable,
-            format!("the database is damaged ({cause}); restore a backup, or save what is left with `sqlite3 .recover`"),
+            format!(
+                "the database is damaged ({cause}); restore a backup, or save what is left with `sqlite3 .recover`"
+            ),
         ),
         ErrorCode::CannotOpen => (ErrorKind::Unreachable, format!("cannot be opened: {cause}")),
         ErrorCode::SystemIoFailure => (ErrorKind::Unreachable, format!("its disk reports an error: {cause}")),
         ErrorCode::ConstraintViolation | ErrorCode::TooBig => {
             (ErrorKind::Invalid, format!("a limit of the schema is broken: {cause}"))
         }
-        _ if cause.to_string().contains("no such table: hapax_") => (
-            ErrorKind::Unusable,
-            "the database has no hapax tables; open it once with `SqliteStore::open`".to_owned(),
-        ),
+        _ if cause.to_string().contains("no such table: hapax_") => {
+            (ErrorKind::Unusable, "the database has no hapax tables; open it once with `SqliteStore::open`".to_owned())
+        }
         _ => (ErrorKind::Store, cause.to_string()),
     }
 }

@@ -48,7 +48,8 @@ impl Inspect for SqliteStore {
 
     async fn counters(&self) -> error::Result<Counters> {
         let text = include_str!("sql/counters/find.sql");
-        self.read(move |connection, _| Ok(at_most_one(fetch!(connection, text, rows::counters)).unwrap_or_default())).await
+        self.read(move |connection, _| Ok(at_most_one(fetch!(connection, text, rows::counters)).unwrap_or_default()))
+            .await
     }
 
     async fn now(&self) -> error::Result<Micros> {

@@ -66,12 +66,7 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self {
-            busy_timeout: Duration::from_secs(30),
-            foreign_keys: true,
-            clock: Clock::system(),
-            boot_id: None,
-        }
+        Self { busy_timeout: Duration::from_secs(30), foreign_keys: true, clock: Clock::system(), boot_id: None }
     }
 }
 
@@ -247,8 +242,7 @@ fn open(path: &Path, options: &SqliteOptions) -> Result<Core> {
 fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
     let cannot = |cause| fault::before_commit(file, cause);
     let until = Deadline::anchor().plus_ms(options.busy_ms());
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(cannot)?;
     // We wait by ourselves: see `writer::patiently`.
     connection.busy_timeout(Duration::ZERO).map_err(cannot)?;

@@ -10,7 +10,7 @@ use crate::clock::Now;
 use crate::error::Result;
 use crate::id::{Fence, OnceKey};
 use crate::model::ledger::KeyFilter;
-use crate::model::{PAGE_MAX, KeyRecord, OnceAnswer, OnceEnd, OnceRequest};
+use crate::model::{KeyRecord, OnceAnswer, OnceEnd, OnceRequest, PAGE_MAX};
 use crate::store::Once;
 
 #[async_trait]

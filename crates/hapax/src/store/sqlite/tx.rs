@@ -299,7 +299,8 @@ impl Seal {
             (false, true) if !succeeded => Ok(()),
             (false, true) => Err(Error::did_not_happen(ErrorKind::Effect, format!("{ENDED}; all of it was undone"))),
             (false, false) => {
-                let text = format!("{ENDED}, and replaced the commit hook; what it did may be there without the finish");
+                let text =
+                    format!("{ENDED}, and replaced the commit hook; what it did may be there without the finish");
                 Err(Error::may_have_happened(ErrorKind::Effect, text))
             }
         }
