@@ -7,6 +7,8 @@ mod exec;
 mod exec_watch;
 mod help;
 mod job;
+mod ledger;
 mod lines;
+mod nightly_backup;
 mod queue;
 mod store;
