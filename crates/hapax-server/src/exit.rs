@@ -86,6 +86,12 @@ impl Failure {
         self
     }
 
+    /// The same with another code.
+    pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
     /// Says before the message where it happened.
     pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);

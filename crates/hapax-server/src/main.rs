@@ -1,6 +1,7 @@
 //! The program `hapax`: background work that takes effect once, without writing Rust.
 
 mod cli;
+mod exec;
 mod exit;
 mod output;
 mod progress;
@@ -13,14 +14,21 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::exit::{Answer, Exit, Failure};
+use crate::exit::{Exit, Failure};
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if arguments.nth(1).is_some_and(|verb| verb == exec::watchdog::VERB) {
+        return match exec::watchdog::main(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let cli = Cli::parse();
     let errors = cli.global.errors();
     // The message of a panic is on stderr by then.
     match catch_unwind(AssertUnwindSafe(|| run(cli))).unwrap_or_else(|_| Err(mistake())) {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(failure) => {
             errors.failure(&failure);
             failure.exit().into()
@@ -28,9 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Answer {
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
     output::log_to_stderr(cli.global.verbose);
-    match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    match cli.runtime() {
         // This thread runs the verb itself: children that end with their parent watch the thread that made them.
         Ok(runtime) => runtime.block_on(cli.run()),
         Err(error) => Err(Failure::new(Exit::Internal, format!("the runtime did not start: {error}"))),

@@ -9,8 +9,11 @@
 mod completions;
 mod demo;
 mod doctor;
+mod exec;
 mod job;
+mod lock;
 mod migrate;
+mod once;
 mod queue;
 mod version;
 mod worker;
@@ -112,6 +115,11 @@ enum Verb {
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoInstance(demo::DemoInstance),
+    Exec(Box<exec::Exec>),
+    #[command(subcommand)]
+    Lock(lock::Lock),
+    #[command(subcommand)]
+    Once(once::Once),
     #[command(subcommand)]
     Job(job::Job),
     #[command(subcommand)]
@@ -125,19 +133,39 @@ enum Verb {
 }
 
 impl Cli {
-    /// Does what was typed.
-    pub(crate) async fn run(self) -> Answer {
+    /// What the verb runs on. A command under a lease starts at once and does one thing at a time.
+    pub(crate) fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
+        match self.verb {
+            Verb::Exec(_) => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+            _ => tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+        }
+    }
+
+    /// Does what was typed; the exit code may be that of a command.
+    pub(crate) async fn run(self) -> Result<std::process::ExitCode, Failure> {
         let global = self.global;
         match self.verb {
-            Verb::Demo(demo) => demo.run(&global).await,
-            Verb::DemoInstance(instance) => instance.run().await,
-            Verb::Job(job) => job.run(&global).await,
-            Verb::Queue(queue) => queue.run(&global).await,
-            Verb::Worker(worker) => worker.run(&global).await,
-            Verb::Migrate(migrate) => migrate.run(&global).await,
-            Verb::Doctor(doctor) => doctor.run(&global).await,
-            Verb::Completions(completions) => completions.run(&global),
-            Verb::Version(_) => version::Version::print(&global),
+            Verb::Exec(exec) => exec.run(&global).await,
+            verb => verb.run(&global).await.map(Into::into),
+        }
+    }
+}
+
+impl Verb {
+    async fn run(self, global: &Global) -> Answer {
+        match self {
+            Self::Exec(_) => unreachable!("its exit code is the command's"),
+            Self::Lock(lock) => lock.run(global).await,
+            Self::Once(once) => once.run(global).await,
+            Self::Demo(demo) => demo.run(global).await,
+            Self::DemoInstance(instance) => instance.run().await,
+            Self::Job(job) => job.run(global).await,
+            Self::Queue(queue) => queue.run(global).await,
+            Self::Worker(worker) => worker.run(global).await,
+            Self::Migrate(migrate) => migrate.run(global).await,
+            Self::Doctor(doctor) => doctor.run(global).await,
+            Self::Completions(completions) => completions.run(global),
+            Self::Version(_) => version::Version::print(global),
         }
     }
 }

@@ -18,6 +18,16 @@ fn help_of_the_program() {
 fn help_of_the_verbs() {
     let verbs: &[&[&str]] = &[
         &["demo"],
+        &["exec"],
+        &["lock"],
+        &["lock", "list"],
+        &["lock", "show"],
+        &["lock", "break"],
+        &["once"],
+        &["once", "list"],
+        &["once", "show"],
+        &["once", "forget"],
+        &["once", "resolve"],
         &["job"],
         &["job", "push"],
         &["job", "get"],

@@ -3,9 +3,13 @@
 mod bad_input;
 mod cli;
 mod demo;
+mod exec;
+mod exec_watch;
 mod help;
 mod job;
+mod ledger;
 mod lines;
+mod nightly_backup;
 mod queue;
 mod store;
 mod terminal;

@@ -2,6 +2,7 @@
 
 use super::Hapax;
 use super::settle::settle;
+use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, Name, kept_text};
 use crate::model::{
@@ -55,6 +56,11 @@ impl Hapax {
     /// Totals since the store was made: duplicates refused, late writers refused, takeovers.
     pub async fn counters(&self) -> Result<Counters> {
         self.store().counters().await
+    }
+
+    /// What the store's wall clock says: the one that schedules, periods and retentions go by.
+    pub async fn now(&self) -> Result<Micros> {
+        self.store().now().await
     }
 
     /// How durable the store is, and whom it protects.

@@ -208,6 +208,16 @@ impl LockGuard {
         self.lease.is_held()
     }
 
+    /// Until when it may be trusted without another renewal, by this host's clock.
+    pub fn deadline(&self) -> Deadline {
+        self.lease.deadline()
+    }
+
+    /// The deadline, once a renewal has moved it beyond `since`: for whoever must tell another process.
+    pub async fn renewed(&self, since: Deadline) -> Deadline {
+        self.lease.renewed(since).await
+    }
+
     /// How long it may be trusted without another renewal.
     pub fn left(&self) -> Duration {
         self.lease.deadline().left()

@@ -8,6 +8,7 @@
 mod connect;
 mod enqueue;
 mod inspect;
+mod ledger;
 mod lock;
 mod once;
 mod renewal;

@@ -7,7 +7,7 @@ use super::enqueue::millis;
 use super::lock::{check_lease, process_name};
 use super::renewal::Lease;
 use super::settle::settle;
-use crate::clock::Micros;
+use crate::clock::{Deadline, Micros};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AcquisitionId, Boundary, Fence, Fingerprint, Name, OnceKey, kept_text};
 use crate::model::{KeyClaim, KeyHolder, KeyRecord, OnceAnswer, OnceEnd, OnceRequest};
@@ -203,6 +203,28 @@ impl OnceGuard {
     /// Whether it is held for certain at this moment.
     pub fn is_held(&self) -> bool {
         self.lease.is_held()
+    }
+
+    /// Until when it may be trusted without another renewal, by this host's clock.
+    pub fn deadline(&self) -> Deadline {
+        self.lease.deadline()
+    }
+
+    /// The deadline, once a renewal has moved it beyond `since`: for whoever must tell another process.
+    pub async fn renewed(&self, since: Deadline) -> Deadline {
+        self.lease.renewed(since).await
+    }
+
+    /// Says how the work ended, or that it is as good as done, and keeps the guard: for whoever tries again when the
+    /// store is away, or adds a result later. Done twice is no fault, and the later result is kept; the key is
+    /// forgotten `keep` after its first end.
+    ///
+    /// # Errors
+    /// [`Refused`](ErrorKind::Refused) when another has claimed the key since, and what the store can say.
+    pub async fn record(&self, end: &OnceEnd) -> Result<()> {
+        let settled =
+            settle(|| self.hapax.store().finish_once(self.key.clone(), self.fence, end.clone(), self.keep_ms));
+        settled.await.inspect(|()| self.lease.settle())
     }
 
     /// The work took effect: the key is refused from now on, and `result` is kept for those who ask.

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::settle::settle;
@@ -53,7 +53,7 @@ pub(super) struct Lease {
 
 #[derive(Debug)]
 struct LeaseState {
-    deadline: Mutex<Deadline>,
+    deadline: watch::Sender<Deadline>,
     lost: CancellationToken,
     /// The holder is done with it: renew no more.
     ended: CancellationToken,
@@ -64,7 +64,17 @@ struct LeaseState {
 impl Lease {
     /// Until when the holder may trust it.
     pub(super) fn deadline(&self) -> Deadline {
-        *self.state.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.deadline.borrow()
+    }
+
+    /// The deadline, once a renewal has moved it beyond `since`.
+    pub(super) async fn renewed(&self, since: Deadline) -> Deadline {
+        let mut deadlines = self.state.deadline.subscribe();
+        match deadlines.wait_for(|deadline| *deadline > since).await {
+            Ok(deadline) => *deadline,
+            // Not while this lease keeps the sender.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Cancelled once it is lost.
@@ -217,7 +227,7 @@ async fn hold<A>(
         return drop(reply.send(Ok((answer, None))));
     };
     let state = Arc::new(LeaseState {
-        deadline: Mutex::new(anchor.deadline(lease_ms)),
+        deadline: watch::Sender::new(anchor.deadline(lease_ms)),
         lost: CancellationToken::new(),
         ended: CancellationToken::new(),
         settled: CancellationToken::new(),
@@ -231,7 +241,7 @@ async fn keep(store: &dyn Store, held: &Held, state: &LeaseState, lease_ms: u64)
     let third = Duration::from_millis((lease_ms / 3).max(1));
     let mut pause = third;
     loop {
-        let left = state.deadline.lock().unwrap_or_else(PoisonError::into_inner).left();
+        let left = state.deadline.borrow().left();
         tokio::select! {
             biased;
             () = state.ended.cancelled() => return give_back(store, held, state).await,
@@ -240,7 +250,7 @@ async fn keep(store: &dyn Store, held: &Held, state: &LeaseState, lease_ms: u64)
         let anchor = Deadline::anchor();
         match tokio::time::timeout(left, held.renew(store, lease_ms)).await {
             Ok(Ok(())) => {
-                *state.deadline.lock().unwrap_or_else(PoisonError::into_inner) = anchor.deadline(lease_ms);
+                state.deadline.send_replace(anchor.deadline(lease_ms));
                 pause = third;
             }
             Ok(Err(error)) if error.kind() == ErrorKind::Refused => return lose(held, state, &error.to_string()),
@@ -250,7 +260,7 @@ async fn keep(store: &dyn Store, held: &Held, state: &LeaseState, lease_ms: u64)
             }
             Err(_) => pause = third / 8,
         }
-        if state.deadline.lock().unwrap_or_else(PoisonError::into_inner).passed() {
+        if state.deadline.borrow().passed() {
             return lose(held, state, "it was not renewed in time");
         }
     }

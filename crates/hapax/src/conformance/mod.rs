@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod jobs;
 pub mod keys;
 pub mod leases;
+pub mod ledger;
 pub mod lost_answers;
 pub mod once;
 pub mod operate;
@@ -203,6 +204,12 @@ macro_rules! conformance {
             lost_answers::lost_words_of_operators_are_said_again,
             lost_answers::what_was_not_sent_did_not_happen,
             lost_answers::a_bad_line_loses_and_doubles_nothing,
+            ledger::bare_keys_are_listed_by_value,
+            ledger::a_key_is_forgotten_only_when_nobody_works_on_it,
+            ledger::a_key_is_resolved_by_a_persons_word,
+            ledger::a_later_result_replaces_the_kept_one,
+            ledger::a_broken_lock_is_free_and_its_holder_refused,
+            ledger::the_store_tells_its_wall_clock,
             once::a_held_key_is_busy,
             once::done_is_refused_until_its_retention_ends,
             once::failed_work_frees_the_key_at_once,

@@ -14,11 +14,13 @@ mod inspect;
 pub mod job;
 mod jobs;
 mod leases;
+pub mod ledger;
 pub mod observe;
 mod once;
 mod operate;
 pub mod retry;
 mod runs;
+pub mod schedule;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};

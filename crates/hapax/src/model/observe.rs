@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::ledger::KeyFilter;
 use super::runs::Cause;
 use super::{
     ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
@@ -40,6 +41,10 @@ pub enum Command {
     RenewOnce(OnceKey, Fence, u64),
     FinishOnce(OnceKey, Fence, OnceEnd, u64),
     FindOnce(OnceKey),
+    ListOnce(KeyFilter),
+    ForgetOnce(OnceKey),
+    ResolveOnce(OnceKey, OnceEnd, u64),
+    BreakLock(Name, String),
     Cancel(JobId, String),
     Retry(JobId),
     Park(JobId, String),
@@ -71,6 +76,7 @@ pub enum Answer {
     Holders(Vec<LockHolder>),
     Once(OnceAnswer),
     Key(Option<KeyRecord>),
+    Keys(Vec<KeyRecord>),
     State(JobState),
     Job(Option<Box<(JobRecord, Vec<RunRecord>)>>),
     Jobs(Vec<JobRecord>),
@@ -116,6 +122,12 @@ impl Model {
                 self.finish_once(now, (key, *fence), end, *keep_ms).map(|()| Answer::Unit)?
             }
             Command::FindOnce(key) => Answer::Key(self.find_once(now, key)),
+            Command::ListOnce(filter) => Answer::Keys(self.list_once(now, filter)),
+            Command::ForgetOnce(key) => self.forget_once(now, key).map(|()| Answer::Unit)?,
+            Command::ResolveOnce(key, end, keep_ms) => {
+                self.resolve_once(now, key, end, *keep_ms).map(|()| Answer::Unit)?
+            }
+            Command::BreakLock(name, reason) => Answer::Holders(self.break_lock(now, name, reason)),
             other => return self.apply_by_people(now, other),
         };
         Ok(answer)

@@ -102,9 +102,14 @@ impl Model {
         keep_ms: u64,
     ) -> Result<(), Refusal> {
         let Some(held) = self.held_by(key, fence) else {
-            // The same end again, after a lost answer, is no fault; once forgotten, it is gone for the pruner or not.
-            let ended = |k: &KeyRecord| k.fence == Some(fence) && k.state == end_state(end) && !is_forgotten(k, now);
-            if self.keys.get(key).is_some_and(ended) {
+            // The same end again, after a lost answer, is no fault; once forgotten, it is gone for the pruner or not. A
+            // result that comes with it is news of work that counted as done when it began.
+            let ended =
+                |k: &&mut KeyRecord| k.fence == Some(fence) && k.state == end_state(end) && !is_forgotten(k, now);
+            if let Some(record) = self.keys.get_mut(key).filter(ended) {
+                if let OnceEnd::Done { result: Some(result) } = end {
+                    record.result = Some(result.clone());
+                }
                 return Ok(());
             }
             return Err(self.refuse_key(now, "finish_once", key, fence));
@@ -194,7 +199,7 @@ const fn end_state(end: &OnceEnd) -> KeyState {
 }
 
 /// A bare claim whose lease ran out: another may take the work over.
-fn is_expired(key: &KeyRecord, now: Now) -> bool {
+pub(super) fn is_expired(key: &KeyRecord, now: Now) -> bool {
     key.state == KeyState::Held && key.lease_until.is_some_and(|until| until <= now.lease)
 }
 

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
+use crate::clock::Micros;
 use crate::error::Result;
 use crate::id::JobId;
 use crate::model::{Counters, InstanceView, JobFilter, JobRecord, QueueView, RefusalRecord, RunRecord};
@@ -27,6 +28,9 @@ pub trait Inspect: Send + Sync {
 
     /// [`Model::counters`](crate::model::Model::counters).
     async fn counters(&self) -> Result<Counters>;
+
+    /// What the store's wall clock says.
+    async fn now(&self) -> Result<Micros>;
 
     /// How durable the store is, and whom it protects.
     async fn health(&self) -> Result<Health>;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::id::Name;
 use crate::model::{LockAnswer, LockHolder, LockRef, LockRequest};
 
-/// Proved by `conformance/leases.rs`.
+/// Proved by `conformance/leases.rs` and `conformance/ledger.rs`.
 #[async_trait]
 pub trait Leases: Send + Sync {
     /// [`Model::acquire_lock`](crate::model::Model::acquire_lock).
@@ -20,4 +20,7 @@ pub trait Leases: Send + Sync {
 
     /// [`Model::lock_holders`](crate::model::Model::lock_holders).
     async fn lock_holders(&self, name: Option<Name>) -> Result<Vec<LockHolder>>;
+
+    /// [`Model::break_lock`](crate::model::Model::break_lock).
+    async fn break_lock(&self, name: Name, reason: String) -> Result<Vec<LockHolder>>;
 }

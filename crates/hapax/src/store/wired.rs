@@ -9,8 +9,10 @@ use async_trait::async_trait;
 
 use super::sealed::Sealed;
 use super::{Health, Inspect, Jobs, Leases, Once, Operate, Store, Workers};
+use crate::clock::Micros;
 use crate::error::Result;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
+use crate::model::ledger::KeyFilter;
 use crate::model::observe::{Answer, Command};
 use crate::model::{
     ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
@@ -56,6 +58,10 @@ async fn call_lease(store: &dyn Store, command: Command) -> Result<Answer> {
             store.finish_once(key, fence, end, keep_ms).await.map(|()| Answer::Unit)?
         }
         Command::FindOnce(key) => Answer::Key(store.find_once(key).await?),
+        Command::ListOnce(filter) => Answer::Keys(store.list_once(filter).await?),
+        Command::ForgetOnce(key) => store.forget_once(key).await.map(|()| Answer::Unit)?,
+        Command::ResolveOnce(key, end, ms) => store.resolve_once(key, end, ms).await.map(|()| Answer::Unit)?,
+        Command::BreakLock(name, reason) => Answer::Holders(store.break_lock(name, reason).await?),
         other => return call_by_people(store, other).await,
     };
     Ok(answer)
@@ -221,6 +227,10 @@ impl Leases for Wired {
     async fn lock_holders(&self, name: Option<Name>) -> Result<Vec<LockHolder>> {
         ask!(self, Command::LockHolders(name) => Holders)
     }
+
+    async fn break_lock(&self, name: Name, reason: String) -> Result<Vec<LockHolder>> {
+        ask!(self, Command::BreakLock(name, reason) => Holders)
+    }
 }
 
 #[async_trait]
@@ -239,6 +249,18 @@ impl Once for Wired {
 
     async fn find_once(&self, key: OnceKey) -> Result<Option<KeyRecord>> {
         ask!(self, Command::FindOnce(key) => Key)
+    }
+
+    async fn list_once(&self, filter: KeyFilter) -> Result<Vec<KeyRecord>> {
+        ask!(self, Command::ListOnce(filter) => Keys)
+    }
+
+    async fn forget_once(&self, key: OnceKey) -> Result<()> {
+        ask!(self, Command::ForgetOnce(key))
+    }
+
+    async fn resolve_once(&self, key: OnceKey, end: OnceEnd, keep_ms: u64) -> Result<()> {
+        ask!(self, Command::ResolveOnce(key, end, keep_ms))
     }
 }
 
@@ -294,6 +316,10 @@ impl Inspect for Wired {
 
     async fn counters(&self) -> Result<Counters> {
         ask!(self, Command::Counters => Counters)
+    }
+
+    async fn now(&self) -> Result<Micros> {
+        self.store.now().await
     }
 
     async fn health(&self) -> Result<Health> {

@@ -12,9 +12,10 @@ use async_trait::async_trait;
 
 use super::sealed::Sealed;
 use super::{Health, Inspect, Jobs, Leases, Once, Operate, Scope, Store, Workers};
-use crate::clock::{Clock, Now};
+use crate::clock::{Clock, Micros, Now};
 use crate::error::Result;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
+use crate::model::ledger::KeyFilter;
 use crate::model::{
     ClaimAnswer, ClaimRequest, Counters, EnqueueAnswer, Finish, Heartbeat, InstanceView, JobFilter, JobRecord,
     JobState, KeyRecord, LockAnswer, LockHolder, LockRef, LockRequest, Model, NewInstance, NewJob, OnceAnswer, OnceEnd,
@@ -146,6 +147,10 @@ impl Leases for MemoryStore {
     async fn lock_holders(&self, name: Option<Name>) -> Result<Vec<LockHolder>> {
         Ok(self.step(|model, now| model.lock_holders(now, name.as_ref())))
     }
+
+    async fn break_lock(&self, name: Name, reason: String) -> Result<Vec<LockHolder>> {
+        Ok(self.step(|model, now| model.break_lock(now, &name, &reason)))
+    }
 }
 
 #[async_trait]
@@ -164,6 +169,18 @@ impl Once for MemoryStore {
 
     async fn find_once(&self, key: OnceKey) -> Result<Option<KeyRecord>> {
         Ok(self.step(|model, now| model.find_once(now, &key)))
+    }
+
+    async fn list_once(&self, filter: KeyFilter) -> Result<Vec<KeyRecord>> {
+        Ok(self.step(|model, now| model.list_once(now, &filter)))
+    }
+
+    async fn forget_once(&self, key: OnceKey) -> Result<()> {
+        Ok(self.step(|model, now| model.forget_once(now, &key))?)
+    }
+
+    async fn resolve_once(&self, key: OnceKey, end: OnceEnd, keep_ms: u64) -> Result<()> {
+        Ok(self.step(|model, now| model.resolve_once(now, &key, &end, keep_ms))?)
     }
 }
 
@@ -219,6 +236,10 @@ impl Inspect for MemoryStore {
 
     async fn counters(&self) -> Result<Counters> {
         Ok(self.step(|model, _| model.counters()))
+    }
+
+    async fn now(&self) -> Result<Micros> {
+        Ok(self.clock.now().wall)
     }
 
     async fn health(&self) -> Result<Health> {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Result, Row};
 use super::rows::{self, at_most_one, count, fetch};
 use super::slice::Slice;
 use super::{SqliteStore, jobs, migrate, probe, slice, workers};
-use crate::clock::Now;
+use crate::clock::{Micros, Now};
 use crate::error;
 use crate::id::{JobId, Name};
 use crate::model::{
@@ -50,6 +50,11 @@ impl Inspect for SqliteStore {
         let text = include_str!("sql/counters/find.sql");
         self.read(move |connection, _| Ok(at_most_one(fetch!(connection, text, rows::counters)).unwrap_or_default()))
             .await
+    }
+
+    async fn now(&self) -> error::Result<Micros> {
+        // The file has no clock: it is this host's.
+        Ok(self.0.options.clock.now().wall)
     }
 
     async fn health(&self) -> error::Result<Health> {

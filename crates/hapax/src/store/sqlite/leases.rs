@@ -41,4 +41,11 @@ impl Leases for SqliteStore {
         };
         self.read(look).await
     }
+
+    async fn break_lock(&self, name: Name, reason: String) -> Result<Vec<LockHolder>> {
+        let step = move |connection: &Connection, now| {
+            Slice::of(connection).locks(Some(&name))?.decide(|model| model.break_lock(now, &name, &reason))
+        };
+        self.write(step).await
+    }
 }

@@ -4,10 +4,13 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 
 use super::SqliteStore;
+use super::rows::{self, fetch};
 use super::slice::Slice;
+use crate::clock::Now;
 use crate::error::Result;
 use crate::id::{Fence, OnceKey};
-use crate::model::{KeyRecord, OnceAnswer, OnceEnd, OnceRequest};
+use crate::model::ledger::KeyFilter;
+use crate::model::{KeyRecord, OnceAnswer, OnceEnd, OnceRequest, PAGE_MAX};
 use crate::store::Once;
 
 #[async_trait]
@@ -39,5 +42,35 @@ impl Once for SqliteStore {
             Ok(Slice::of(connection).key(&key)?.ask(|model| model.find_once(now, &key)))
         };
         self.read(look).await
+    }
+
+    async fn list_once(&self, filter: KeyFilter) -> Result<Vec<KeyRecord>> {
+        let look = move |connection: &Connection, now: Now| {
+            Ok(fetch!(
+                connection,
+                include_str!("sql/keys/page.sql"),
+                rows::key,
+                scope = &filter.scope,
+                prefix = filter.prefix.as_str(),
+                after = filter.after.as_str(),
+                now = now.wall,
+                limit = filter.limit.clamp(1, PAGE_MAX),
+            ))
+        };
+        self.read(look).await
+    }
+
+    async fn forget_once(&self, key: OnceKey) -> Result<()> {
+        let step = move |connection: &Connection, now| {
+            Slice::of(connection).key(&key)?.decide(|model| model.forget_once(now, &key))
+        };
+        Ok(self.write(step).await??)
+    }
+
+    async fn resolve_once(&self, key: OnceKey, end: OnceEnd, keep_ms: u64) -> Result<()> {
+        let step = move |connection: &Connection, now| {
+            Slice::of(connection).key(&key)?.decide(|model| model.resolve_once(now, &key, &end, keep_ms))
+        };
+        Ok(self.write(step).await??)
     }
 }

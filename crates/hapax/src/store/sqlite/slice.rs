@@ -113,6 +113,9 @@ impl<'c> Slice<'c> {
                 Some(_) => {}
             }
         }
+        for (key, old) in was.keys.iter().filter(|(key, _)| !is.keys.contains_key(key)) {
+            forget_key(connection, (key, old))?;
+        }
         for (id, instance) in &is.instances {
             match was.instances.get(id) {
                 None => insert_instance(connection, instance)?,
@@ -235,6 +238,18 @@ const fn holder_of(key: &KeyRecord) -> (Option<JobId>, Option<&Name>) {
         KeyHolder::Job(id) => (Some(*id), None),
         KeyHolder::Claim(name) => (None, Some(name)),
     }
+}
+
+fn forget_key(connection: &Connection, (key, was): (&OnceKey, &KeyRecord)) -> Result<()> {
+    exactly_one(change!(
+        connection,
+        include_str!("sql/keys/forget.sql"),
+        boundary = key.boundary().as_str(),
+        scope = key.scope(),
+        hash = key.hash(),
+        was_state = was.state.as_str(),
+        was_fence = was.fence,
+    ))
 }
 
 fn insert_key(connection: &Connection, key: &KeyRecord) -> Result<()> {
