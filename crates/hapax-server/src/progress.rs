@@ -17,8 +17,8 @@ impl Bar {
             return Self(None);
         }
         let bar = match total {
-            Some(total) => ProgressBar::new(total).with_style(style("{bar:30} {pos}/{len} {elapsed} {wide_msg}")),
-            None => ProgressBar::new_spinner().with_style(style("{spinner} {pos} {elapsed} {wide_msg}")),
+            Some(total) => ProgressBar::new(total).with_style(style("{bar:20} {percent:>3}% {elapsed} {wide_msg}")),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {elapsed} {wide_msg}")),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         bar.enable_steady_tick(Duration::from_millis(200));

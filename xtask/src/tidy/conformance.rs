@@ -74,7 +74,9 @@ fn listed(list: &Source) -> BTreeSet<String> {
 
 /// What is wrong with the way a store runs the suite.
 fn runs(tree: &Tree, store: &str, cases: &BTreeSet<String>) -> Vec<Finding> {
-    let path = format!("{TESTS}{store}.rs");
+    // One file, or one of a folder that holds what only this store has.
+    let in_folder = format!("{TESTS}{store}/suite.rs");
+    let path = if tree.file(&in_folder).is_some() { in_folder } else { format!("{TESTS}{store}.rs") };
     let mend = "call `conformance!` there, with `exempt: [(case, \"reason\")]` for what it cannot keep";
     let Some(test) = tree.file(&path) else {
         let what = format!("the store has no test file {path}");

@@ -19,10 +19,11 @@ const FREE_BYTES_LOW: u64 = 100 * 1024 * 1024;
 /// A ready job that is due for longer than this, while no instance is live, waits for nobody.
 const WAITS_LONG_MS: u64 = 60_000;
 
-/// Checks the store: its settings, clocks, disk, counters, instances, and the job that waits longest
+/// Checks whether the store keeps the promise, and whether anything waits for nobody
 ///
-/// Each setting that the promise rests on has a verdict: good, weak (less than it might be, within what is promised) or
-/// broken. The exit code is 1 when one is broken.
+/// Shows its settings, clocks, disk, counters and instances, and the job that waits longest. Each setting that the
+/// promise rests on has a verdict: good, weak (less than it might be, within what is promised) or broken. The exit code
+/// is 1 when one is broken.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hapax doctor\n  hapax doctor -o json | jq '.settings[] | select(.verdict != \"good\")'"

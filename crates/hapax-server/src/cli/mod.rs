@@ -24,19 +24,25 @@ use crate::store::Place;
 
 const AFTER: &str = "\
 Exit codes:
-  0   it worked                            69  the store cannot be reached, written, or has no room
-  1   the answer is no, or a part failed   70  it may have happened: look before you repeat it
-  2   bad usage or bad input               78  the store is not usable, or too new
-  3   no such job                          125 a mistake of hapax itself
-  4   refused: the state does not allow it, or the once key stands for other work
+    0  it worked
+    1  the answer is no, or a part failed
+    2  bad usage or bad input
+    3  no such job
+    4  refused: the job's state does not allow it, or the once key stands for
+       other work
+   69  the store cannot be reached or written, or has no room
+   70  it may have happened: look before you repeat it
+   78  the store is not usable, or too new
+  125  a mistake of hapax itself
 
-The store is --store URL, else HAPAX_STORE_URL, else an SQLite file in the state folder
-($XDG_STATE_HOME/hapax/hapax.db or ~/.local/state/hapax/hapax.db), which protects one host.
+The store is --store URL, else HAPAX_STORE_URL, else an SQLite file in the
+state folder, which protects one host: $XDG_STATE_HOME/hapax/hapax.db, or
+~/.local/state/hapax/hapax.db.
 
-First steps:
-  hapax demo                                        watch a kill -9 and a freeze take nothing and repeat nothing
-  hapax job push send-mail '{\"to\":7}' --once mail-7  enqueue work that takes effect once
-  hapax queue list                                  see what waits";
+Examples:
+  hapax demo
+  hapax job push send-mail '{\"to\":7}' --once mail-7
+  hapax queue list";
 
 /// Background work that takes effect once.
 ///
@@ -60,11 +66,18 @@ pub(crate) struct Global {
     /// Where the jobs are kept, such as sqlite:PATH [default: HAPAX_STORE_URL, else a file in the state folder]
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
-    /// Form of the answer on stdout
-    #[arg(short, long, global = true, value_enum, value_name = "FORM", default_value_t)]
+    /// Form of the answer on stdout: text or json
+    #[arg(short, long, global = true, value_enum, value_name = "FORM", default_value_t, hide_possible_values = true)]
     output: Format,
-    /// How points in time are shown in text
-    #[arg(long = "time", global = true, value_enum, value_name = "STYLE", default_value_t)]
+    /// How points in time are shown in text: relative or iso
+    #[arg(
+        long = "time",
+        global = true,
+        value_enum,
+        value_name = "STYLE",
+        default_value_t,
+        hide_possible_values = true
+    )]
     times: TimeStyle,
     /// More of what the library does, on stderr; again for still more
     #[arg(short, long, global = true, action = ArgAction::Count)]

@@ -1,5 +1,6 @@
 //! `hapax demo`, small, and that nothing of it is left behind however it ends.
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,18 +42,38 @@ fn the_file_is_kept_when_asked_and_never_overwritten() {
     assert!(again.code == 2 && again.err.contains("there already"), "{again:?}");
 }
 
-/// Starts a long demo and waits until its instances are there.
+/// The demo's own teeth: without the transaction of the finish, the frozen instance's late write is there twice.
+#[test]
+fn a_careless_demo_fails() {
+    let cli = Cli::new();
+    let mut command = bare(cli.folder());
+    command.env("TMPDIR", cli.folder()).args(["demo", "--jobs", "200", "--seed", "5", "--careless", "-o", "json"]);
+    let ran = ran(command, "");
+    assert_eq!(ran.code, 1, "{}\n{}", ran.out, ran.err);
+    let report = ran.json();
+    assert_eq!((report["passed"].as_bool(), report["lost"].as_u64()), (Some(false), Some(0)), "{report}");
+    assert!(report["twice"].as_u64() > Some(0) && report["freezes"].as_u64() == Some(1), "{report}");
+}
+
+/// Starts a long demo and waits until its instances are at work, and so watch their parent.
 fn started(cli: &Cli) -> (Child, Vec<i32>) {
     let mut command = bare(cli.folder());
     command.env("TMPDIR", cli.folder()).args(["demo", "--jobs", "100000", "--seed", "3"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let begun = Instant::now();
-    let mut children = Vec::new();
-    while children.len() < 3 && begun.elapsed() < Duration::from_secs(30) {
+    while live_instances(cli.folder()) < Some(3) && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(20));
-        children = children_of(child.id());
     }
+    let children = children_of(child.id());
     (child, children)
+}
+
+/// How many instances are live in the store that a demo made below this folder.
+fn live_instances(folder: &Path) -> Option<i64> {
+    let file = std::fs::read_dir(folder).ok()?.next()?.ok()?.path().join("demo.db");
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let store = rusqlite::Connection::open_with_flags(file, flags).ok()?;
+    store.query_row("select count(*) from hapax_instances where live = 1", [], |row| row.get(0)).ok()
 }
 
 fn children_of(process: u32) -> Vec<i32> {

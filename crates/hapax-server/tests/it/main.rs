@@ -8,3 +8,4 @@ mod job;
 mod lines;
 mod queue;
 mod store;
+mod terminal;

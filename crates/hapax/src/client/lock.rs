@@ -7,6 +7,7 @@ use super::Hapax;
 use super::enqueue::millis;
 use super::renewal::Lease;
 use super::settle::settle;
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AcquisitionId, Fence, Name};
 use crate::model::{LockAnswer, LockHolder, LockRef, LockRequest};
@@ -107,14 +108,14 @@ impl LockOptions {
     /// what the store can say.
     pub async fn acquire(&self) -> Result<LockGuard> {
         let mut request = self.request()?;
-        let started = tokio::time::Instant::now();
+        let waiting = self.wait.map(|wait| Deadline::anchor().plus_ms(millis(wait)));
         let mut look = LOOK_FIRST;
         loop {
             let holders = match self.ask(&request).await? {
                 Ok(guard) => return Ok(guard),
                 Err(holders) => holders,
             };
-            let left = self.wait.map(|wait| wait.saturating_sub(started.elapsed()));
+            let left = waiting.map(Deadline::left);
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(held(&request.name, &holders));
             }

@@ -28,17 +28,14 @@ pub(crate) use wake::Wake;
 /// A cheap handle on a store; clones share it.
 ///
 /// ```
-/// # tokio_test(async {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> hapax::Result<()> {
 /// use hapax::{Enqueue, Hapax};
 ///
 /// let hapax = Hapax::memory();
-/// let first = hapax.enqueue(Enqueue::new("cancel-order", r#"{"order":7}"#).once("order-7")).await?;
-/// let again = hapax.enqueue(Enqueue::new("cancel-order", r#"{"order":7}"#).once("order-7")).await?;
-/// assert!(again.existed && again.id == first.id);
-/// # Ok::<(), hapax::Error>(())
-/// # });
-/// # fn tokio_test(f: impl Future<Output = Result<(), hapax::Error>>) {
-/// #     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f).unwrap();
+/// let job = hapax.enqueue(Enqueue::new("cancel-order", r#"{"order":7}"#).once("order-7")).await?;
+/// assert!(!job.existed);
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]

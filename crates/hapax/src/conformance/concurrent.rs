@@ -1,5 +1,5 @@
-//! Random commands, several callers at once: there must be one order of all commands, in which every answer is lawful and
-//! nobody is answered before they asked.
+//! Random commands, several callers at once: there must be one order of all commands, in which every answer is lawful
+//! and nobody is answered before they asked.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ type Script = (Vec<Op>, Vec<Vec<Op>>);
 
 /// Law 1 and all that build on it: whatever several callers do at once, it is as if they had come one after the other.
 pub async fn concurrent_commands_have_an_order(h: &dyn Harness) {
-    if let Err(wrong) = search(h, cases(CASES_USUAL), seed()).await {
+    if let Err(wrong) = search(cases(CASES_USUAL), seed(), h).await {
         panic!("{wrong}");
     }
 }
@@ -42,7 +42,7 @@ pub async fn concurrent_commands_have_an_order(h: &dyn Harness) {
 ///
 /// # Errors
 /// The shortest such script, and the history.
-pub async fn search(h: &dyn Harness, cases: u32, seed: u64) -> Result<(), String> {
+pub async fn search(cases: u32, seed: u64, h: &dyn Harness) -> Result<(), String> {
     let scripts = (timed(PARTS_MAX), vec(timeless(STEPS_MAX), CALLERS));
     hunt((cases, seed), scripts, async |script: Script, shortening| {
         for _ in 0..if shortening { TRIES } else { 1 } {

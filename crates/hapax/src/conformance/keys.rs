@@ -167,11 +167,13 @@ pub async fn a_retried_job_takes_a_forgotten_key_anew(h: &dyn Harness) {
 /// The same key with another fingerprint is an error that names both; an equal or missing one is a duplicate.
 pub async fn other_work_under_the_same_key_is_an_error(h: &dyn Harness) {
     let w = World::new(h);
-    let with =
-        |of: &str| NewJob { once: Some(KeyClaim { fingerprint: fingerprint(of), ..key_claim(key("a")) }), ..job() };
+    let with = |of: &str| NewJob {
+        once: Some(KeyClaim { fingerprint: Some(fingerprint(of)), ..key_claim(key("a")) }),
+        ..job()
+    };
     let first = with("7 pieces");
     w.put(std::slice::from_ref(&first)).await;
-    let (kept, given) = (fingerprint("7 pieces").expect("some"), fingerprint("9 pieces").expect("some"));
+    let (kept, given) = (fingerprint("7 pieces"), fingerprint("9 pieces"));
     let other = with("9 pieces");
     let holder = KeyHolder::Job(first.id);
     assert_eq!(w.offer(&other).await, EnqueueAnswer::OtherFingerprint { holder, kept, given });

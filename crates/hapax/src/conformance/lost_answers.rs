@@ -19,10 +19,16 @@ use crate::store::unreliable::{Coins, Luck, unreliable};
 fn without_fences(mut shown: Snapshot, totals: Counters) -> (Snapshot, Counters) {
     for (job, runs) in &mut shown.jobs {
         (job.fence, job.ended_fence) = (None, job.ended_fence.map(|_| Fence::from_i64(0)));
-        runs.iter_mut().for_each(|run| run.fence = Fence::from_i64(0));
+        for run in runs {
+            run.fence = Fence::from_i64(0);
+        }
     }
-    shown.keys.iter_mut().flatten().for_each(|key| key.fence = None);
-    shown.holders.iter_mut().for_each(|holder| holder.lock.fence = Fence::from_i64(0));
+    for key in shown.keys.iter_mut().flatten() {
+        key.fence = None;
+    }
+    for holder in &mut shown.holders {
+        holder.lock.fence = Fence::from_i64(0);
+    }
     (shown, totals)
 }
 

@@ -30,6 +30,7 @@ mod script;
 mod show;
 pub mod stale;
 pub mod takeovers;
+mod witness;
 pub mod workers;
 mod world;
 
@@ -90,8 +91,9 @@ pub const CASES: &[&str] = crate::conformance!(@cases names);
 /// }
 /// ```
 ///
-/// `harness` is evaluated anew for each test, inside an async function; it gives a [`Harness`](crate::conformance::Harness). Exempted
-/// cases are named with a reason. The caller's crate needs tokio with `macros` and `rt-multi-thread`.
+/// `harness` is evaluated anew for each test, inside an async function; it gives a
+/// [`Harness`](crate::conformance::Harness). Exempted cases are named with a reason. The caller's crate needs tokio
+/// with `macros` and `rt-multi-thread`.
 #[macro_export]
 macro_rules! conformance {
     (harness: $harness:expr, exempt: [$(($case:literal, $reason:literal)),* $(,)?] $(,)?) => {

@@ -1,5 +1,5 @@
-//! Is there an order? The search of Wing and Gong, with the memory of Lowe: commands that overlapped may have happened in
-//! any order, others only in the order in which they came.
+//! Is there an order? The search of Wing and Gong, with the memory of Lowe: commands that overlapped may have happened
+//! in any order, others only in the order in which they came.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -91,4 +91,48 @@ fn digest(model: &Model) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{model:?}").hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::lock;
+    use super::*;
+    use crate::clock::Micros;
+    use crate::id::Fence;
+    use crate::model::{LockAnswer, LockRef, LockRequest};
+
+    fn granted(request: &LockRequest, fence: i64, (asked, answered): (u64, u64)) -> Event {
+        let lock = LockRef { name: request.name.clone(), slot: 0, fence: Fence::from_i64(fence) };
+        let answer = Ok(Answer::Lock(LockAnswer::Granted(lock)));
+        Event { command: Command::AcquireLock(request.clone()), answer, asked, answered }
+    }
+
+    fn released(request: &LockRequest, fence: i64, (asked, answered): (u64, u64)) -> Event {
+        let lock = LockRef { name: request.name.clone(), slot: 0, fence: Fence::from_i64(fence) };
+        Event { command: Command::ReleaseLock(lock), answer: Ok(Answer::Unit), asked, answered }
+    }
+
+    fn order(callers: &[Vec<Event>]) -> Result<Vec<usize>, String> {
+        find_order(&Model::new(), Now { wall: Micros(0), lease: Micros(0) }, callers)
+    }
+
+    #[test]
+    fn overlapping_commands_may_come_in_either_order() {
+        let (one, two) = (lock("x"), lock("x"));
+        let callers = [vec![granted(&one, 2, (0, 9))], vec![granted(&two, 1, (1, 2)), released(&two, 1, (3, 4))]];
+        assert_eq!(order(&callers), Ok(vec![2, 2, 1]), "the second came first, and gave it back");
+    }
+
+    #[test]
+    fn two_grants_at_once_have_no_order() {
+        let callers = [vec![granted(&lock("x"), 1, (0, 3))], vec![granted(&lock("x"), 2, (1, 2))]];
+        assert!(order(&callers).expect_err("both hold it").contains("after the callers [1]"));
+    }
+
+    #[test]
+    fn nobody_is_answered_before_they_asked() {
+        let (one, two) = (lock("x"), lock("x"));
+        let callers = [vec![granted(&one, 2, (0, 1))], vec![granted(&two, 1, (2, 3)), released(&two, 1, (4, 5))]];
+        assert!(order(&callers).is_err(), "the first had the lock before the second asked for it");
+    }
 }

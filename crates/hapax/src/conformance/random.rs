@@ -1,4 +1,5 @@
-//! Random commands, one after the other: whatever a store answers, the law allows it, and in the end both show the same.
+//! Random commands, one after the other: whatever a store answers, the law allows it, and in the end both show the
+//! same.
 
 use std::fmt::Write as _;
 
@@ -6,6 +7,7 @@ use super::actors::{Actor, final_questions};
 use super::hunt::{cases, hunt, seed};
 use super::script::{Op, timed};
 use super::show::brief;
+use super::witness::Witness;
 use super::{Harness, run};
 use crate::clock::{Micros, Now};
 use crate::error::Error;
@@ -20,7 +22,7 @@ const PARTS_MAX: usize = 30;
 /// All laws of DESIGN §6 that one store can show: random commands are answered as the model says, on the way and in the
 /// end.
 pub async fn random_commands_are_answered_by_the_law(h: &dyn Harness) {
-    if let Err(wrong) = search(h, cases(CASES_USUAL), seed()).await {
+    if let Err(wrong) = search(cases(CASES_USUAL), seed(), h).await {
         panic!("{wrong}");
     }
 }
@@ -29,7 +31,7 @@ pub async fn random_commands_are_answered_by_the_law(h: &dyn Harness) {
 ///
 /// # Errors
 /// The shortest such script, and what is wrong with it.
-pub async fn search(h: &dyn Harness, cases: u32, seed: u64) -> Result<(), String> {
+pub async fn search(cases: u32, seed: u64, h: &dyn Harness) -> Result<(), String> {
     hunt((cases, seed), timed(PARTS_MAX), async |script: Vec<Op>, _| {
         let harness = h.anew().await;
         // In a task of its own, so that a panic in the store or a broken law of the model is shortened as well.
@@ -45,19 +47,23 @@ pub(super) struct Trial<'a> {
     h: &'a dyn Harness,
     pub(super) model: Model,
     pub(super) actor: Actor,
+    witness: Witness,
     story: Vec<Told>,
 }
+
+/// What a store answered, or why it could not.
+type Said = Result<Result<Answer, Refusal>, Error>;
 
 /// One step of a story.
 #[derive(Debug)]
 enum Told {
     Clock(Op),
-    Said(Command, Result<Result<Answer, Refusal>, Error>),
+    Said(Box<(Command, Said)>),
 }
 
 impl<'a> Trial<'a> {
     pub(super) fn new(h: &'a dyn Harness) -> Self {
-        Self { h, model: Model::new(), actor: Actor::default(), story: Vec::new() }
+        Self { h, model: Model::new(), actor: Actor::default(), witness: Witness::default(), story: Vec::new() }
     }
 
     async fn play(mut self, script: &[Op]) -> Result<(), String> {
@@ -90,13 +96,12 @@ impl<'a> Trial<'a> {
     async fn ask(&mut self, command: &Command) -> Result<Result<Answer, Refusal>, String> {
         let now = self.h.clock().now();
         let answer = run(&*self.h.store(), command).await;
-        self.story.push(Told::Said(command.clone(), answer));
-        let Some(Told::Said(_, Ok(answer))) = self.story.last() else {
-            return Err(self.tell("the store failed"));
-        };
-        let answer = answer.clone();
+        let answered = answer.as_ref().ok().cloned();
+        self.story.push(Told::Said(Box::new((command.clone(), answer))));
+        let answer = answered.ok_or_else(|| self.tell("the store failed"))?;
         let alone = picked_in_order(&self.model, now, command, &answer);
         alone.and_then(|()| self.model.observe(now, command, &answer)).map_err(|wrong| self.tell(&wrong))?;
+        self.witness.see(now, command, &answer).map_err(|wrong| self.tell(&wrong))?;
         self.still_lawful()?;
         Ok(answer)
     }
@@ -107,7 +112,7 @@ impl<'a> Trial<'a> {
         for told in &self.story {
             let _ = match told {
                 Told::Clock(op) => writeln!(text, "{op:?}"),
-                Told::Said(command, answer) => writeln!(text, "{}\n    -> {}", brief(command), brief(answer)),
+                Told::Said(said) => writeln!(text, "{}\n    -> {}", brief(&said.0), brief(&said.1)),
             };
         }
         text

@@ -300,7 +300,8 @@ const fn register(host: u8, anew: bool) -> Op {
     Op::Register { host, anew, lease_ms: 10_000 }
 }
 
-fn joined(parts: Vec<Vec<Op>>) -> Vec<Op> {
+/// Parts one after the other, on two live instances.
+fn joined(parts: &[Vec<Op>]) -> Vec<Op> {
     [vec![register(0, true), register(1, true)], parts.concat()].concat()
 }
 
@@ -314,7 +315,7 @@ pub(super) fn timed(parts_max: usize) -> impl Strategy<Value = Vec<Op>> {
     ];
     let step = timeless_step().prop_map(|op| vec![op]);
     let part = prop_oneof![18 => step, 4 => time, 4 => work(), 4 => takeover(), 2 => passing_on(), 2 => decisions()];
-    vec(part, 1..=parts_max).prop_map(joined)
+    vec(part, 1..=parts_max).prop_map(|parts| joined(&parts))
 }
 
 /// A script that takes no time.

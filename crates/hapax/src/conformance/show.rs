@@ -25,8 +25,8 @@ pub(super) fn brief(value: &impl Debug) -> String {
     text
 }
 
-/// Shortens every UUID to its first digits, which tell the ids of one caller apart, and its last ones, which tell callers
-/// apart.
+/// Shortens every UUID to its first digits, which tell the ids of one caller apart, and its last ones, which tell
+/// callers apart.
 fn short(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(|c: char| c.is_ascii_hexdigit()) {
@@ -49,18 +49,19 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "printed")]
+    struct Value {
+        id: uuid::Uuid,
+        fence: Option<i64>,
+        limit: u32,
+        state: bool,
+    }
+
     #[test]
     fn lines_are_short() {
         let id = uuid::Uuid::from_u128(0xABCD << 112);
         assert_eq!(short(&format!("job {id} of bee {id}")), "job abcd of bee abcd");
-        #[derive(Debug)]
-        #[expect(dead_code, reason = "printed")]
-        struct Value {
-            id: uuid::Uuid,
-            fence: Option<i64>,
-            limit: u32,
-            state: bool,
-        }
         assert_eq!(
             brief(&Value { id, fence: None, limit: 3, state: true }),
             "Value { id: abcd, limit: 3, state: true }"

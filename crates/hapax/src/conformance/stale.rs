@@ -1,5 +1,5 @@
-//! Law 2, one case for each write path: a write whose fence is not the current one changes nothing, says so, and is kept
-//! as evidence.
+//! Law 2, one case for each write path: a write whose fence is not the current one changes nothing, says so, and is
+//! kept as evidence.
 
 use super::Harness;
 use super::world::{

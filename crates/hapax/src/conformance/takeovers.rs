@@ -297,7 +297,8 @@ pub async fn a_set_wall_clock_kills_nobody(h: &dyn Harness) {
     assert_eq!(w.end(run, done()).await, counted(JobState::Done));
 }
 
-/// DESIGN §5: one payload that ends its process at once, among 500: it alone is parked, and every neighbour takes effect.
+/// DESIGN §5: one payload that ends its process at once, among 500: it alone is parked, and every neighbour takes
+/// effect.
 pub async fn one_crashing_payload_parks_alone(h: &dyn Harness) {
     let w = World::new(h);
     let jobs: Vec<NewJob> = (0..500).map(|_| job()).collect();

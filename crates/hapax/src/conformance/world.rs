@@ -68,8 +68,8 @@ pub(super) fn keyed(value: &str) -> NewJob {
 }
 
 /// A fingerprint.
-pub(super) fn fingerprint(of: &str) -> Option<Fingerprint> {
-    Some(Fingerprint::of(of.as_bytes()))
+pub(super) fn fingerprint(of: &str) -> Fingerprint {
+    Fingerprint::of(of.as_bytes())
 }
 
 /// The bare once key `value`.

@@ -162,18 +162,18 @@ pub const fn next(state: JobState, step: Step) -> Option<Transition> {
     use JobState as S;
     use Step as D;
     let to = match (state, step) {
-        (S::Scheduled, D::Due | D::Retry) => S::Ready,
+        (S::Scheduled, D::Due | D::Retry)
+        | (S::Running, D::AgainNow | D::Release | D::TakeBack)
+        | (S::Parked | S::Cancelled, D::Retry)
+        | (S::InDoubt, D::ResolveRetry) => S::Ready,
         (S::Ready, D::Claim) => S::Running,
-        (S::Running, D::Done) => S::Done,
-        (S::Running, D::AgainNow | D::Release | D::TakeBack) => S::Ready,
         (S::Running, D::AgainLater) => S::Scheduled,
+        (S::Running, D::Done) | (S::InDoubt, D::ResolveDone) => S::Done,
         (S::Running, D::GiveUp) | (S::Scheduled | S::Ready, D::Park) => S::Parked,
-        (S::Running, D::EndCancelled) | (S::Scheduled | S::Ready | S::Parked, D::Cancel) => S::Cancelled,
+        (S::Running, D::EndCancelled)
+        | (S::Scheduled | S::Ready | S::Parked, D::Cancel)
+        | (S::InDoubt, D::ResolveNotDone) => S::Cancelled,
         (S::Running, D::Doubt) => S::InDoubt,
-        (S::Parked | S::Cancelled, D::Retry) => S::Ready,
-        (S::InDoubt, D::ResolveDone) => S::Done,
-        (S::InDoubt, D::ResolveNotDone) => S::Cancelled,
-        (S::InDoubt, D::ResolveRetry) => S::Ready,
         _ => return None,
     };
     let (key, keep) = match to {
@@ -269,7 +269,8 @@ pub struct JobRecord {
     pub failures: u32,
     /// Started runs that were taken back from a dead owner.
     pub takeovers: u32,
-    /// Runs taken back in a row, from a dead owner or at their deadline, of which nobody knows whether they had started.
+    /// Runs taken back in a row, from a dead owner or at their deadline, of which nobody knows whether they had
+    /// started.
     pub unstarted_takeovers: u32,
     /// Suspected of killing its owner: claimed alone, with its start recorded first.
     pub suspect: bool,

@@ -22,7 +22,9 @@ impl Model {
         if held.len() >= permits as usize {
             return LockAnswer::Busy { holders: held };
         }
-        let slot = (0..).find(|slot| held.iter().all(|h| h.lock.slot != *slot)).expect("slots do not end");
+        // Fewer are held than permits are asked for, so one of the first permits is free.
+        let free = |slot: &u32| held.iter().all(|h| h.lock.slot != *slot);
+        let slot = (0..=request.permits).find(free).expect("one more slot than holders");
         let fence = self.next_fence();
         let lock = Lock {
             fence,

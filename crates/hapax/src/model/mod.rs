@@ -179,7 +179,8 @@ impl Model {
         Self::default()
     }
 
-    /// Takes in a job as a store keeps it: so a store lends the rows of one step to the law, instead of stating it anew.
+    /// Takes in a job as a store keeps it: so a store lends the rows of one step to the law, instead of stating it
+    /// anew.
     #[cfg(feature = "sqlite")]
     pub(crate) fn hold(&mut self, job: JobRecord) {
         self.index.insert(&job);

@@ -103,9 +103,8 @@ impl Model {
     ) -> Result<(), Refusal> {
         let Some(held) = self.held_by(key, fence) else {
             // The same end again, after a lost answer, is no fault; once forgotten, it is gone for the pruner or not.
-            let ended =
-                |k: &&KeyRecord| k.fence == Some(fence) && k.state == end_state(end) && !is_forgotten(k, now);
-            if self.keys.get(key).filter(ended).is_some() {
+            let ended = |k: &KeyRecord| k.fence == Some(fence) && k.state == end_state(end) && !is_forgotten(k, now);
+            if self.keys.get(key).is_some_and(ended) {
                 return Ok(());
             }
             return Err(self.refuse_key(now, "finish_once", key, fence));

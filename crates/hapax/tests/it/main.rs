@@ -5,6 +5,8 @@ mod enrolment;
 #[cfg(feature = "sqlite")]
 mod examples;
 mod host;
+#[cfg(feature = "sqlite")]
+mod kills;
 mod memory;
 mod reach;
 #[cfg(feature = "sqlite")]

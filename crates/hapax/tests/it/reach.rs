@@ -61,7 +61,7 @@ fn kinds_of(command: &Command, answer: &Answer) -> Vec<String> {
             let what = if matches!(what, Release::Claim(_)) { "claim" } else { "runs" };
             vec![format!("released {what}: {}", ids.len().min(1))]
         }
-        (_, Answer::Verdicts(verdicts)) => verdicts.iter().map(verdict).collect(),
+        (_, Answer::Verdicts(verdicts)) => verdicts.iter().map(|one| verdict(*one)).collect(),
         (_, Answer::Heartbeat(Heartbeat::Alive { owned })) => vec![format!("alive: {}", owned.len().min(1))],
         (command, Answer::Reaped(reaped)) => {
             let verb = if matches!(command, Command::Leave(_)) { "left" } else { "reaped" };
@@ -107,7 +107,7 @@ fn settled_as(command: &Command, settled: Settled) -> String {
     }
 }
 
-fn verdict(verdict: &Verdict) -> String {
+fn verdict(verdict: Verdict) -> String {
     match verdict {
         Verdict::Ended { .. } => "verdict: ended".to_owned(),
         other => format!("verdict: {other:?}"),
@@ -140,7 +140,7 @@ const WANTED: &str = "
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_commands_reach_every_corner() {
-    random::search(&Wrong::new(|| Arc::new(Counting)), 200, 1).await.expect("the memory store is right");
+    random::search(200, 1, &Wrong::new(|| Arc::new(Counting))).await.expect("the memory store is right");
     let seen = SEEN.lock().expect("unpoisoned").clone();
     let rare: Vec<(&str, u32)> = WANTED
         .split(';')

@@ -71,8 +71,8 @@ impl Wire for NoFenceInFinish {
     }
 }
 
-/// Sweeps in two steps, first looking, then writing, with everything else in between: the jobs that the second bite takes
-/// back are those that the first one saw, whoever has them by now.
+/// Sweeps in two steps, first looking, then writing, with everything else in between: the jobs that the second bite
+/// takes back are those that the first one saw, whoever has them by now.
 #[derive(Debug, Default)]
 struct SweepOfAnOldList(Mutex<BTreeSet<JobId>>);
 
@@ -183,7 +183,7 @@ fn fails(wire: fn() -> Arc<dyn Wire>, case: impl AsyncFn(&dyn Harness) + Send + 
 
 /// Asserts that random commands find the fault, and shorten it.
 async fn is_found_by_one(wire: fn() -> Arc<dyn Wire>) {
-    let wrong = random::search(&Wrong::new(wire), 500, 1).await.expect_err("random commands let it pass");
+    let wrong = random::search(500, 1, &Wrong::new(wire)).await.expect_err("random commands let it pass");
     let commands = wrong.lines().filter(|line| line.starts_with("    -> ")).count();
     assert!(commands <= 12, "{commands} commands are not short:\n{wrong}");
     println!("{wrong}");
@@ -191,7 +191,7 @@ async fn is_found_by_one(wire: fn() -> Arc<dyn Wire>) {
 
 /// Asserts that concurrent histories find the fault.
 async fn is_found_by_several(wire: fn() -> Arc<dyn Wire>) -> String {
-    let wrong = concurrent::search(&Wrong::new(wire), 500, 1).await.expect_err("histories let it pass");
+    let wrong = concurrent::search(500, 1, &Wrong::new(wire)).await.expect_err("histories let it pass");
     println!("{wrong}");
     wrong
 }
@@ -270,7 +270,7 @@ async fn life_after_death_is_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_race_is_found_by_several_only() {
     let wire = || -> Arc<dyn Wire> { Arc::new(LooksThenLocks) };
-    random::search(&Wrong::new(wire), 50, 1).await.expect("alone it is right");
+    random::search(50, 1, &Wrong::new(wire)).await.expect("alone it is right");
     let wrong = is_found_by_several(wire).await;
     assert!(wrong.contains("no order of them is lawful"), "{wrong}");
 }

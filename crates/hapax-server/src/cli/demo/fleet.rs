@@ -69,14 +69,15 @@ struct Process {
 pub(super) struct Fleet {
     store: PathBuf,
     notes: Notes,
+    careless: bool,
     processes: Vec<Option<Process>>,
 }
 
 impl Fleet {
-    /// A fleet on this store, with nobody in it yet.
-    pub(super) fn new(store: &Path, folder: &Path) -> Self {
+    /// A fleet on this store, with nobody in it yet. `careless` instances commit their effects by themselves.
+    pub(super) fn new(store: &Path, folder: &Path, careless: bool) -> Self {
         let processes = (0..INSTANCES).map(|_| None).collect();
-        Self { store: store.to_owned(), notes: Notes::new(folder), processes }
+        Self { store: store.to_owned(), notes: Notes::new(folder), careless, processes }
     }
 
     /// Starts an instance as a process of its own, in a process group of its own: a Ctrl-C is for the parent, which
@@ -95,6 +96,7 @@ impl Fleet {
             .arg(index.to_string())
             .arg("--parent")
             .arg(std::process::id().to_string())
+            .args(self.careless.then_some("--careless"))
             // Its end tells the child that it shall drain, or that nobody is there any more.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

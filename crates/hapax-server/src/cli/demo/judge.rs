@@ -136,6 +136,11 @@ impl Ledger {
         }
     }
 
+    /// Commits an effect by itself, whatever becomes of the run: what hapax is there to replace.
+    pub(super) fn effect(&self, values: impl rusqlite::Params) -> Result<(), Failure> {
+        self.0.execute(EFFECT, values).map(drop).map_err(|error| broken("the table of effects", &error))
+    }
+
     /// Counts.
     pub(super) fn judge(&self) -> Result<Counts, Failure> {
         Ok(Counts {
@@ -179,7 +184,7 @@ mod tests {
     }
 
     fn effect(ledger: &Ledger, key: &str) {
-        ledger.0.execute(EFFECT, (key, "job", 1, "instance", 1)).expect("written");
+        ledger.effect((key, "job", 1, "instance", 1)).expect("written");
     }
 
     #[test]

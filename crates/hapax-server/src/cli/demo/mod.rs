@@ -29,6 +29,7 @@ use crate::exit::{Answer, Exit, Failure};
 use crate::output::say;
 use crate::progress::Bar;
 
+use fleet::Fleet;
 pub(crate) use instance::DemoInstance;
 use plan::Plan;
 use report::Report;
@@ -36,28 +37,33 @@ use stage::Stage;
 
 const AFTER: &str = "\
 What happens:
-  Three instances, each a process of its own, run the jobs on one SQLite file. Each job writes one row into a table
-  without any unique constraint, in the same transaction as the job's finish. Every fifth key is sent twice, some by two
-  producers at the same time, some again after the job is done. One instance is killed with -9 while it holds jobs. One
-  is frozen between its claim and its write, until another has done its job; then it wakes up and writes, too late.
+  Three instances, each a process of its own, run the jobs on one SQLite file.
+  Each job writes one row into a table without any unique constraint, in the
+  same transaction as the job's finish. Every fifth key is sent again, some keys
+  by two producers at the same time, some once more after the job is done. One
+  instance is killed with -9 while it holds jobs. One is frozen between its
+  claim and its write, until another has done its job; then it wakes up and
+  writes, too late.
 
-  The exit code is 0 only when no key took effect twice, none is lost, and each of these things has really happened.
-  It gives up after 1 minute plus 20 ms for each job.
+  The exit code is 0 only when no key took effect twice, none is lost, and each
+  of these things has really happened; else 1. It gives up after 1 minute plus
+  20 ms for each job.
 
 Examples:
   hapax demo
   hapax demo --jobs 20000 --seed 7
-  hapax demo --keep            leaves the file, and says how to look into it
+  hapax demo --keep        leaves the file, and says how to look into it
+  hapax demo --careless    shows that the demo can tell
   hapax demo -o json | jq .twice";
 
 /// How many keys there may be: fewer leave no room for the faults.
 const JOBS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
 
-/// Shows that nothing is lost and nothing happens twice, through a kill -9, a freeze and repeated sends
+/// Kills, freezes and repeats, then shows that nothing is lost and nothing happened twice
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
 pub(crate) struct Demo {
-    /// How many different keys are sent
+    /// How many different keys are sent, at least 200
     #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(JOBS))]
     jobs: u64,
     /// Decides which instance is killed, and when that and the freeze come; the same seed, the same plan [default: any]
@@ -69,6 +75,9 @@ pub(crate) struct Demo {
     /// Where the file is to be made, instead of a temporary folder; it is left there
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Commits each effect by itself, ahead of the finish, as a program without hapax would: this must fail
+    #[arg(long)]
+    careless: bool,
 }
 
 impl Demo {
@@ -83,7 +92,8 @@ impl Demo {
         let file = self.store_file(&folder)?;
         let begun = Instant::now();
         let bar = Bar::new(Some(plan.jobs), true);
-        let mut stage = Stage::open(plan, &file, folder.path(), bar).await?;
+        let fleet = Fleet::new(&file, folder.path(), self.careless);
+        let mut stage = Stage::open(plan, &file, fleet, bar).await?;
         let played = tokio::select! {
             played = stage.play() => played,
             () = interrupted() => {

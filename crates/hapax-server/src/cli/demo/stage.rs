@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hapax::Hapax;
-use hapax::model::{Counters, InstanceView, PAGE_MAX};
+use hapax::model::{Counters, InstanceView, JobFilter, PAGE_MAX};
+use hapax::{Hapax, JobState};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -83,7 +83,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Makes the store, and the tables in it.
-    pub(super) async fn open(plan: Plan, store: &Path, folder: &Path, bar: Bar) -> Result<Self, Failure> {
+    pub(super) async fn open(plan: Plan, store: &Path, fleet: Fleet, bar: Bar) -> Result<Self, Failure> {
         let hapax = Hapax::sqlite(store).await?;
         let mut ledger = Ledger::create(store)?;
         ledger.expect(plan.jobs)?;
@@ -91,7 +91,7 @@ impl Stage {
         Ok(Self {
             facts: Facts::of(&plan),
             hold: plan.sent_before_freeze,
-            fleet: Fleet::new(store, folder),
+            fleet,
             allowed: watch::Sender::new(0),
             producers: JoinSet::new(),
             seen: Seen::default(),
@@ -161,7 +161,7 @@ impl Stage {
         for turn in 0..TRIES {
             let index = (self.plan.kill + turn as usize) % INSTANCES;
             let name = self.fleet.name(index).to_owned();
-            self.until("an instance to kill that holds jobs", |seen| seen.held_by(&name) > 0).await?;
+            self.until("the instance to be killed holds jobs", |seen| seen.held_by(&name) > 0).await?;
             self.fleet.kill(index)?;
             self.look().await?;
             let held = self.seen.held_by(&name);
@@ -280,14 +280,25 @@ impl Stage {
     async fn pause(&mut self, what: &str) -> Result<(), Failure> {
         let limit = limit(self.plan.jobs);
         if self.begun.elapsed() > limit {
-            return Err(Failure::new(
-                Exit::No,
-                format!("gave up after {}, while waiting until {what}", seconds(limit)),
-            ));
+            let jobs = self.jobs_by_state().await?;
+            let what = format!("gave up after {}, while waiting until {what}; jobs: {jobs}", seconds(limit));
+            return Err(Failure::new(Exit::No, what));
         }
         self.fleet.check()?;
         tokio::time::sleep(LOOK_EVERY).await;
         self.look().await
+    }
+
+    /// Where the jobs stand, and why one is parked if any is: what a person asks first when it goes on too long.
+    async fn jobs_by_state(&self) -> Result<String, Failure> {
+        let counts = self.hapax.queues().await?.into_iter().flat_map(|queue| queue.counts);
+        let mut parts: Vec<String> =
+            counts.filter(|(_, count)| *count > 0).map(|(state, count)| format!("{count} {state}")).collect();
+        let parked = JobFilter { state: Some(JobState::Parked), limit: 1, ..JobFilter::default() };
+        for job in self.hapax.jobs(parked).await? {
+            parts.push(format!("one is parked since {}", job.reason.unwrap_or_default()));
+        }
+        Ok(parts.join(", "))
     }
 
     /// Looks at everything, shows it, and lets the producers go on.
@@ -307,17 +318,14 @@ impl Stage {
     }
 
     fn show(&mut self) {
-        let Seen { effects, counters, .. } = &self.seen;
-        let text = format!(
-            "effects, {} taken over, {} duplicates and {} late writers refused",
-            self.seen.takeovers(),
-            counters.duplicates_refused,
-            self.facts.late_writers_refused
-        );
-        self.bar.set(*effects, &text);
+        let (effects, jobs) = (self.seen.effects, self.plan.jobs);
+        let (again, late) = (self.seen.counters.duplicates_refused, self.facts.late_writers_refused);
+        let text =
+            format!("{effects}/{jobs}, {} taken over, refused: {again} again, {late} late", self.seen.takeovers());
+        self.bar.set(effects, &text);
         if !self.bar.is_drawn() && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            self.say(&format!("{effects} of {} {text}", self.plan.jobs));
+            self.say(&text);
         }
     }
 }

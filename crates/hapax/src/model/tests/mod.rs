@@ -1,4 +1,9 @@
-//! Cases of the law that need no store. The conformance suite repeats what a store can show.
+//! Cases of the law that need no store.
+//!
+//! Each is small enough to be read as the sentence that it proves. What a store can show as well is repeated in the
+//! conformance suite, on every store.
+//!
+//! This room does not know: any store, any clock but the numbers that it makes up, or what a task is.
 
 mod leaks;
 mod oracle;
@@ -73,8 +78,8 @@ fn reaper_leaves_finished_jobs_alone() {
     let first = claimed.iter().find(|job| job.id == one.id).expect("claimed");
     model.finish(at_ms(20_000), &[Finish { run: run_of(first), end: End::Done { result: None } }]);
     let before = model.job(one.id).cloned();
-    let reaper = instance(&mut model, at_ms(20_000));
-    let reaped = model.reap(at_ms(20_000), reaper, 10).expect("live");
+    let by = instance(&mut model, at_ms(20_000));
+    let reaped = model.reap(at_ms(20_000), by, 10).expect("live");
     assert_eq!(reaped.taken_back, [(two.id, JobState::Ready)]);
     assert_eq!(model.job(one.id).cloned(), before);
     model.check();

@@ -12,6 +12,9 @@ fn scene() -> (Model, ClaimRequest) {
     (model, ClaimRequest { instance, claim: ClaimId::new(), queues, kinds, suspect: false })
 }
 
+/// Changes an answer.
+type Lie = fn(&Model, &mut ClaimAnswer);
+
 /// What the oracle says to an answer of a claim that was changed by `lie`.
 fn judge(lie: impl FnOnce(&Model, &mut ClaimAnswer)) -> Result<(), String> {
     let (model, request) = scene();
@@ -25,7 +28,7 @@ fn claims_that_no_law_allows_are_refused() {
     assert_eq!(judge(|_, _| ()), Ok(()), "the truth is allowed");
     let later = Some(Fence::from_i64(77));
     assert_eq!(judge(|_, answer| answer.jobs[0].fence = later), Ok(()), "fences may skip numbers");
-    let lies: [(&str, fn(&Model, &mut ClaimAnswer)); 7] = [
+    let lies: [(&str, Lie); 7] = [
         ("nothing, though work is there", |_, answer| answer.jobs.clear()),
         ("one job twice", |_, answer| answer.jobs.push(answer.jobs[0].clone())),
         ("more than asked for", |model, answer| {

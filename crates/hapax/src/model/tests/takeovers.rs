@@ -61,8 +61,8 @@ fn long_run_beside_a_crasher(suspects: usize) -> (JobState, JobState) {
     (state(long.id), state(crasher.id))
 }
 
-/// One suspect at a time keeps a long neighbour from being blamed for the crasher: they share two crashes at most, until
-/// both are suspects. Two at a time would go on sharing them.
+/// One suspect at a time keeps a long neighbour from being blamed for the crasher: they share two crashes at most,
+/// until both are suspects. Two at a time would go on sharing them.
 #[test]
 fn a_long_neighbour_is_not_parked_for_the_crasher() {
     assert_eq!(long_run_beside_a_crasher(1), (JobState::Done, JobState::Parked));

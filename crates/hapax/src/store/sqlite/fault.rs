@@ -25,14 +25,13 @@ pub(super) fn before_commit(file: &Path, cause: rusqlite::Error) -> Error {
 
 /// An error of the commit itself.
 pub(super) fn at_commit(file: &Path, cause: rusqlite::Error) -> Error {
-    let certain = cause.sqlite_error_code().is_some_and(|code| match code {
-        // Refused before the first byte was written; the transaction is still open, and we roll it back.
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => true,
-        // A deferred constraint, or a commit hook of the user's: both are asked before anything is written.
-        ErrorCode::ConstraintViolation => true,
-        // Whatever else it was, the commit record may be on the disk and come back after a crash.
-        _ => false,
-    });
+    // Busy: refused before the first byte was written; the transaction is still open, and we roll it back. A constraint
+    // is a deferred one, or a commit hook of the user's: both are asked before anything is written. Whatever else it
+    // was, the commit record may be on the disk and come back after a crash.
+    let certain = matches!(
+        cause.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::ConstraintViolation)
+    );
     error(file, cause, if certain { Outcome::DidNotHappen } else { Outcome::MayHaveHappened })
 }
 
@@ -46,12 +45,15 @@ pub(super) fn same(error: &Error) -> Error {
 
 /// The write lock could not be had in time.
 pub(super) fn busy(file: &Path, waited_ms: u64) -> Error {
-    let holder = super::probe::lock_holder(file);
-    let holder = holder.map_or_else(|| "another process".to_owned(), |pid| format!("another process (pid {pid})"));
+    let holder = match super::probe::lock_holder(file) {
+        Some(pid) if pid == std::process::id() => "another connection of this process".to_owned(),
+        Some(pid) => format!("another process (pid {pid})"),
+        None => "another process".to_owned(),
+    };
     let seconds = Duration::from_millis(waited_ms).as_secs_f64();
     let text = format!(
-        "store busy: {holder} has held the write lock for {seconds:.1} s; it is free again once that process commits \
-         or ends. The file is {}",
+        "store busy: {holder} has held the write lock for {seconds:.1} s; it is free again once that one commits or \
+         ends. The file is {}",
         file.display()
     );
     Error::did_not_happen(ErrorKind::Busy, text)
@@ -102,23 +104,23 @@ fn meaning_of_code(cause: &rusqlite::Error) -> (ErrorKind, String) {
             "the file can be read but not written; give this user the right to write it and its folder".to_owned(),
         ),
         ErrorCode::DiskFull => (ErrorKind::Full, "no room is left on its disk; make room and try again".to_owned()),
-        ErrorCode::NotADatabase => (
-            ErrorKind::Unusable,
-            "this is not an SQLite database (or an encrypted one); name another file".to_owned(),
-        ),
+        ErrorCode::NotADatabase => {
+            (ErrorKind::Unusable, "this is not an SQLite database (or an encrypted one); name another file".to_owned())
+        }
         ErrorCode::DatabaseCorrupt => (
             ErrorKind::Unusable,
-            format!("the database is damaged ({cause}); restore a backup, or save what is left with `sqlite3 .recover`"),
+            format!(
+                "the database is damaged ({cause}); restore a backup, or save what is left with `sqlite3 .recover`"
+            ),
         ),
         ErrorCode::CannotOpen => (ErrorKind::Unreachable, format!("cannot be opened: {cause}")),
         ErrorCode::SystemIoFailure => (ErrorKind::Unreachable, format!("its disk reports an error: {cause}")),
         ErrorCode::ConstraintViolation | ErrorCode::TooBig => {
             (ErrorKind::Invalid, format!("a limit of the schema is broken: {cause}"))
         }
-        _ if cause.to_string().contains("no such table: hapax_") => (
-            ErrorKind::Unusable,
-            "the database has no hapax tables; open it once with `SqliteStore::open`".to_owned(),
-        ),
+        _ if cause.to_string().contains("no such table: hapax_") => {
+            (ErrorKind::Unusable, "the database has no hapax tables; open it once with `SqliteStore::open`".to_owned())
+        }
         _ => (ErrorKind::Store, cause.to_string()),
     }
 }

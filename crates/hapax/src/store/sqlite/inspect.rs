@@ -48,14 +48,15 @@ impl Inspect for SqliteStore {
 
     async fn counters(&self) -> error::Result<Counters> {
         let text = include_str!("sql/counters/find.sql");
-        self.read(move |connection, _| Ok(at_most_one(fetch!(connection, text, rows::counters)).unwrap_or_default())).await
+        self.read(move |connection, _| Ok(at_most_one(fetch!(connection, text, rows::counters)).unwrap_or_default()))
+            .await
     }
 
     async fn health(&self) -> error::Result<Health> {
         let address = self.address();
         // Asked of the writing connection outside of any transaction, so that it answers while others hold the lock.
         let look = |core: &super::Core| {
-            let settings = probe::settings(&core.connection, &core.file);
+            let settings = probe::settings(core);
             let meta = migrate::meta(&core.connection);
             let told = settings.and_then(|settings| Ok((settings, meta?)));
             told.map_err(|cause| super::fault::before_commit(&core.file, cause))

@@ -10,7 +10,7 @@ use super::slice::{self, Slice};
 use super::{SqliteStore, runs, workers};
 use crate::clock::{Micros, Now};
 use crate::error;
-use crate::id::{ClaimId, Fence, InstanceId, JobId};
+use crate::id::{ClaimId, Fence, InstanceId, JobId, Name};
 use crate::model::{
     ClaimAnswer, ClaimRequest, EnqueueAnswer, Finish, JobRecord, JobState, Model, NewJob, PROMOTED_MAX, PeekAnswer,
     Refusal, Release, RunRef, Settled, Verdict,

@@ -86,6 +86,16 @@ pub(super) fn look(connection: &Connection, file: &Path, until: Deadline) -> Res
     judge(found.map_err(|cause| fault::before_commit(file, cause))?, file).map(drop)
 }
 
+/// Refuses a connection of the user's whose file has no tables of ours, or newer ones.
+pub(super) fn known(connection: &Connection, file: &Path) -> Result<()> {
+    match meta(connection).map_err(|cause| fault::before_commit(file, cause))? {
+        Some(meta) => judge(Found::Ours(meta), file).map(drop),
+        None => {
+            Err(Error::did_not_happen(ErrorKind::Unusable, format!("{}: the hapax tables are empty", file.display())))
+        }
+    }
+}
+
 /// Brings the tables up to date and ends the leases of an earlier boot, in one transaction.
 pub(super) fn migrate(connection: &Connection, file: &Path, (clock, boot_id): (&Clock, &str)) -> Result<()> {
     let before = |cause| fault::before_commit(file, cause);
@@ -159,8 +169,9 @@ fn judge(found: Found, file: &Path) -> Result<Found> {
     match found {
         Found::Ours(meta) if meta.min_program > VERSION => {
             let text = format!(
-                "{}: the file was written by a newer hapax. Its schema has version {} and asks for a program that knows \
-                 version {}; this program, hapax {}, knows version {VERSION}. Update this program, or name another file",
+                "{}: the file was written by a newer hapax. Its schema has version {} and asks for a program that \
+                 knows version {}; this program, hapax {}, knows version {VERSION}. Update this program, or name \
+                 another file",
                 file.display(),
                 meta.version,
                 meta.min_program,

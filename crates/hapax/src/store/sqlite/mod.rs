@@ -66,12 +66,7 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self {
-            busy_timeout: Duration::from_secs(30),
-            foreign_keys: true,
-            clock: Clock::system(),
-            boot_id: None,
-        }
+        Self { busy_timeout: Duration::from_secs(30), foreign_keys: true, clock: Clock::system(), boot_id: None }
     }
 }
 
@@ -118,12 +113,13 @@ impl SqliteOptions {
         let (sender, placed) = tokio::sync::oneshot::channel();
         let writer = Writer::start(move || {
             let core = open(&path, &options)?;
-            drop(sender.send(core.file.clone()));
+            let (file, identity) = (core.file.clone(), core.identity);
+            drop(sender.send(Source { file, identity, clock: core.clock.clone(), busy_ms: core.busy_ms }));
             Ok(core)
         });
         let writer = writer.await?;
-        let file = placed.await.map_err(|_| writer::closed())?;
-        let source = Source { file: file.clone(), clock: self.clock.clone(), busy_ms: self.busy_ms() };
+        let source = placed.await.map_err(|_| writer::closed())?;
+        let file = source.file.clone();
         Ok(SqliteStore(Arc::new(Inner { writer, reader: Reader::new(source), file, options: self })))
     }
 
@@ -153,8 +149,8 @@ impl SqliteStore {
         Self::options().open(path).await
     }
 
-    /// The version of hapax's schema in a file, which is neither made nor changed; nothing when there is no such file, or
-    /// none of our tables in it.
+    /// The version of hapax's schema in a file, which is neither made nor changed; nothing when there is no such file,
+    /// or none of our tables in it.
     ///
     /// # Errors
     /// See [`SqliteOptions::open`].
@@ -247,8 +243,7 @@ fn open(path: &Path, options: &SqliteOptions) -> Result<Core> {
 fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
     let cannot = |cause| fault::before_commit(file, cause);
     let until = Deadline::anchor().plus_ms(options.busy_ms());
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(cannot)?;
     // We wait by ourselves: see `writer::patiently`.
     connection.busy_timeout(Duration::ZERO).map_err(cannot)?;
@@ -260,7 +255,7 @@ fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
     migrate::look(&connection, file, until)?;
     patiently(until, || settle(&connection, options)).map_err(cannot)?;
     let (clock, busy_ms) = (options.clock.clone(), options.busy_ms());
-    let core = Core { connection, clock, file: file.to_owned(), busy_ms };
+    let core = Core { connection, clock, file: file.to_owned(), identity: probe::identity(file), busy_ms };
     core.begin(Deadline::anchor())?;
     let boot_id = options.boot_id.clone().or_else(probe::boot_id).unwrap_or_else(|| "unknown".to_owned());
     match migrate::migrate(&core.connection, file, (&core.clock, &boot_id)) {
@@ -288,5 +283,8 @@ fn settle(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<
     // Ordinary fsync on macOS does not reach the disk; elsewhere these do nothing.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    // After a burst the log does not keep the room it took.
+    connection.pragma_update(None, "journal_size_limit", 64 * 1_048_576)?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "temp_store", "memory")
 }

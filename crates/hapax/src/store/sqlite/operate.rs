@@ -53,9 +53,8 @@ impl SqliteStore {
     where
         F: FnOnce(&mut Model, Now) -> std::result::Result<JobState, Refusal> + Send + 'static,
     {
-        let step = move |connection: &Connection, now| {
-            Slice::of(connection).job(job)?.decide(|model| decision(model, now))
-        };
+        let step =
+            move |connection: &Connection, now| Slice::of(connection).job(job)?.decide(|model| decision(model, now));
         Ok(self.write(step).await??)
     }
 }

@@ -1,10 +1,12 @@
 //! Where the file lies and what its settings are worth: looked at, never assumed.
 
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use super::writer::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{HealthVerdict as Verdict, Setting};
 
@@ -80,6 +82,21 @@ fn refuse_network(file: &Path) -> Result<()> {
     Err(Error::did_not_happen(ErrorKind::Unusable, what))
 }
 
+/// Which file a path leads to: device and inode.
+pub(super) fn identity(file: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(file).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// A file that was moved, deleted or replaced while it was open still takes writes, and nobody will ever see them; two
+/// programs would hold one lock.
+pub(super) fn still_there(file: &Path, was: Option<(u64, u64)>) -> Result<()> {
+    if was.is_some() && identity(file) == was {
+        return Ok(());
+    }
+    let what = "the file was moved, deleted or replaced while it was in use; open the store again";
+    Err(Error::did_not_happen(ErrorKind::Unusable, format!("{}: {what}", file.display())))
+}
+
 /// The number by which the kernel names the file's file system.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn magic_of(file: &Path) -> Option<u64> {
@@ -129,7 +146,6 @@ fn boot_id_elsewhere() -> Option<String> {
 
 /// Which process holds the write lock of a file in WAL mode, if the kernel tells: byte 120 of its shared memory.
 pub(super) fn lock_holder(file: &Path) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
     let mut shared = file.as_os_str().to_owned();
     shared.push("-shm");
     let inode = std::fs::metadata(Path::new(&shared)).ok()?.ino();
@@ -142,11 +158,13 @@ pub(super) fn lock_holder(file: &Path) -> Option<u32> {
         let span = first.parse::<u64>().ok()?..=last.parse().unwrap_or(u64::MAX);
         (ours && span.contains(&120)).then(|| pid.parse().ok())?
     };
-    locks.lines().find_map(holder)
+    // Another container's process has no number here.
+    locks.lines().find_map(holder).filter(|pid| *pid > 0)
 }
 
 /// What the promise rests on, asked of the very connection that writes.
-pub(super) fn settings(connection: &Connection, file: &Path) -> rusqlite::Result<Vec<Setting>> {
+pub(super) fn settings(core: &Core) -> rusqlite::Result<Vec<Setting>> {
+    let (connection, file) = (&core.connection, core.file.as_path());
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -171,7 +189,7 @@ pub(super) fn settings(connection: &Connection, file: &Path) -> rusqlite::Result
             note: "below `full` a power cut may lose what was already answered".to_owned(),
         },
         writable(connection)?,
-        file_system(file),
+        file_system(file, still_there(file, core.identity).is_ok()),
         free_space(file),
         Setting {
             name: "page_size",
@@ -204,7 +222,7 @@ fn writable(connection: &Connection) -> rusqlite::Result<Setting> {
     })
 }
 
-fn file_system(file: &Path) -> Setting {
+fn file_system(file: &Path, still_there: bool) -> Setting {
     let magic = magic_of(file);
     let known = |list: &[(u64, &'static str)]| list.iter().find(|(m, _)| Some(*m) == magic).map(|(_, name)| *name);
     let (value, verdict) = match (known(&NETWORK), known(&LOCAL), magic) {
@@ -215,10 +233,10 @@ fn file_system(file: &Path) -> Setting {
         (None, None, None) => ("unknown".to_owned(), Verdict::Weak),
     };
     let note = "must be a disk of this host; a tmpfs is empty after a restart".to_owned();
-    if file.exists() {
+    if still_there {
         return Setting { name: "file_system", value, verdict, note };
     }
-    let note = "the file was moved or deleted while it is in use; end the programs that use it".to_owned();
+    let note = "the file was moved, deleted or replaced while it is in use; open the store again".to_owned();
     Setting { name: "file_system", value, verdict: Verdict::Broken, note }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
 
-use super::{fault, writer};
+use super::{fault, probe, writer};
 use crate::clock::{Clock, Now};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -22,6 +22,7 @@ const THREADS: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) file: PathBuf,
+    pub(super) identity: Option<(u64, u64)>,
     pub(super) clock: Clock,
     pub(super) busy_ms: u64,
 }
@@ -113,6 +114,7 @@ struct Thread {
 
 impl Thread {
     fn look<T>(&mut self, look: impl FnOnce(&Connection, Now) -> rusqlite::Result<T>) -> Result<T> {
+        probe::still_there(&self.source.file, self.source.identity)?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => open(&self.source).map_err(|cause| fault::before_commit(&self.source.file, cause))?,

@@ -191,7 +191,8 @@ impl<'r, 'c> Columns<'r, 'c> {
     fn once_key(&mut self) -> Result<Option<OnceKey>> {
         let (boundary, scope, value) = (self.maybe_text()?, self.maybe_text()?, self.maybe_text()?);
         let (Some(boundary), Some(scope), Some(value)) = (boundary, scope, value) else { return Ok(None) };
-        let boundary = Boundary::parse(&boundary).ok_or_else(|| self.odd(format!("boundary `{boundary}` is unknown")))?;
+        // A boundary that only a newer program knows: the job runs all the same, its key is for that one to see to.
+        let Some(boundary) = Boundary::parse(&boundary) else { return Ok(None) };
         let key = |scope: &str, value: &str| OnceKey::new(boundary, Name::new("scope", scope)?, value);
         key(&scope, &value)
             .or_else(|_| key(&legal(&scope, NAME_BYTES_MAX), &legal(&value, KEY_BYTES_MAX)))
@@ -265,7 +266,8 @@ pub(super) fn job(row: &Row<'_>) -> Result<JobRecord> {
 
 fn claimed(c: &mut Columns<'_, '_>) -> Result<Option<Claimed>> {
     let (instance, claim): (Option<InstanceId>, Option<ClaimId>) = (c.next()?, c.next()?);
-    let (at, started_at, deadline): (Option<Micros>, Option<Micros>, Option<Micros>) = (c.next()?, c.next()?, c.next()?);
+    let (at, started_at, deadline): (Option<Micros>, Option<Micros>, Option<Micros>) =
+        (c.next()?, c.next()?, c.next()?);
     // The schema has all of them or none.
     let (Some(instance), Some(claim), Some(at), Some(deadline)) = (instance, claim, at, deadline) else {
         return Ok(None);
@@ -344,13 +346,7 @@ pub(super) fn instance(row: &Row<'_>) -> Result<Instance> {
         kinds: c.names()?,
         lease_ms: c.unsigned()?,
     };
-    Ok(Instance {
-        new,
-        live: c.next()?,
-        started_at: c.next()?,
-        renewed_at: c.next()?,
-        lease_until: c.next()?,
-    })
+    Ok(Instance { new, live: c.next()?, started_at: c.next()?, renewed_at: c.next()?, lease_until: c.next()? })
 }
 
 /// A refused write, from the columns of `refusals/list.sql`.

@@ -66,9 +66,10 @@ impl<'c> Slice<'c> {
 
     /// Takes the permits of one lock, or of all.
     pub(super) fn locks(&mut self, name: Option<&Name>) -> Result<&mut Self> {
-        let found = match name {
-            Some(name) => fetch!(self.connection, include_str!("sql/locks/of_name.sql"), rows::lock, name = name),
-            None => fetch!(self.connection, include_str!("sql/locks/list.sql"), rows::lock),
+        let found = if let Some(name) = name {
+            fetch!(self.connection, include_str!("sql/locks/of_name.sql"), rows::lock, name = name)
+        } else {
+            fetch!(self.connection, include_str!("sql/locks/list.sql"), rows::lock)
         };
         self.model.locks.extend(found);
         Ok(self)

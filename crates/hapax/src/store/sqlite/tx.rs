@@ -11,7 +11,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::rows::change;
 use super::slice::Slice;
-use super::writer::{Core, panic_text, patiently};
+use super::writer::{Core, panic_text};
 use super::{SqliteStore, fault, jobs, migrate, runs};
 use crate::clock::{Anchor, Clock, Deadline, Now};
 use crate::error::{Error, ErrorKind, Result};
@@ -77,7 +77,7 @@ fn enqueue_in(connection: &Connection, now: Now, jobs: &[NewJob]) -> Enqueues {
 /// write.
 pub fn lock_guard(transaction: &Transaction<'_>, lock: &LockRef) -> Result<()> {
     let current = guarded(transaction, |connection| {
-        let text = include_str!("sql/locks/guard.sql");
+        let text = include_str!("sql/locks/still_current.sql");
         if change!(connection, text, name = &lock.name, slot = lock.slot, fence = lock.fence) == 1 {
             return Ok(Ok(()));
         }
@@ -91,7 +91,7 @@ pub fn lock_guard(transaction: &Transaction<'_>, lock: &LockRef) -> Result<()> {
 fn guarded<T>(connection: &Connection, step: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
     let file = connection.path().unwrap_or("this connection").to_owned();
     let before = |cause| fault::before_commit(Path::new(&file), cause);
-    migrate::look(connection, Path::new(&file), Deadline::anchor().plus_ms(0))?;
+    migrate::known(connection, Path::new(&file))?;
     connection.execute_batch("savepoint hapax_user_step").map_err(before)?;
     let result = step(connection);
     if result.is_err() && !connection.is_autocommit() {
@@ -196,9 +196,10 @@ impl SqliteStore {
     /// read and write this file, and must not wait for this store.
     ///
     /// # Errors
-    /// [`Effect`](crate::ErrorKind::Effect) when the closure ended the transaction by hand, such as by `COMMIT`: then all
-    /// of it is undone. Those of any write. After an error that says [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for
-    /// the run's [`verdict`](crate::store::Jobs::verdict).
+    /// [`Effect`](crate::ErrorKind::Effect) when the closure ended the transaction by hand, such as by `COMMIT`: then
+    /// all of it is undone. Those of any write. After one that says
+    /// [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
+    /// [`verdict`](crate::store::Jobs::verdict).
     pub async fn finish_with<T, F>(&self, run: RunRef, effect: F) -> Result<EffectAnswer<T>>
     where
         T: Send + 'static,
@@ -214,7 +215,8 @@ where
     F: FnOnce(&EffectTx<'_>) -> std::result::Result<T, BoxError>,
 {
     let before = |cause| fault::before_commit(&core.file, cause);
-    let transaction = begin(core, since)?;
+    let immediate = |connection| Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    let transaction = core.begin_by(since, immediate)?;
     if let Some(refused) = refuse_stale(core, run).map_err(before)? {
         core.commit()?;
         return Ok(refused);
@@ -239,18 +241,6 @@ where
     }
 }
 
-fn begin(core: &Core, since: Anchor) -> Result<Transaction<'_>> {
-    core.roll_back();
-    let begin = || Transaction::new_unchecked(&core.connection, TransactionBehavior::Immediate);
-    patiently(since.plus_ms(core.busy_ms), begin).map_err(|cause| {
-        if fault::is_busy(&cause) {
-            fault::busy(&core.file, core.busy_ms)
-        } else {
-            fault::before_commit(&core.file, cause)
-        }
-    })
-}
-
 /// Keeps the refusal of a run that is not current, before anything of its effect is done.
 fn refuse_stale<T>(core: &Core, run: RunRef) -> rusqlite::Result<Option<EffectAnswer<T>>> {
     let mut slice = Slice::of(&core.connection);
@@ -269,18 +259,16 @@ fn refuse_stale<T>(core: &Core, run: RunRef) -> rusqlite::Result<Option<EffectAn
     }
 }
 
-/// Sees to it that an effect cannot commit by hand, which [`EffectTx`] cannot hide from those who write SQL: a hook turns
-/// a COMMIT into a rollback, and a savepoint tells whether the transaction is still the one that we began.
+/// Sees to it that an effect cannot commit by hand, which [`EffectTx`] cannot hide from those who write SQL: a hook
+/// turns a COMMIT into a rollback, and a savepoint tells whether the transaction is still the one that we began.
 struct Seal(Weak<()>);
 
 impl Seal {
     fn on(connection: &Connection) -> rusqlite::Result<Self> {
         let hook = Arc::new(());
         let seal = Self(Arc::downgrade(&hook));
-        let veto = move || {
-            let _held: &Arc<()> = &hook;
-            true
-        };
+        // It lives as long as the hook is in place.
+        let veto = move || Arc::strong_count(&hook) > 0;
         connection.execute_batch("savepoint hapax_effect")?;
         // Last, so that no error leaves it behind.
         connection.commit_hook(Some(veto))?;
@@ -299,12 +287,13 @@ impl Seal {
             (false, true) if !succeeded => Ok(()),
             (false, true) => Err(Error::did_not_happen(ErrorKind::Effect, format!("{ENDED}; all of it was undone"))),
             (false, false) => {
-                let text = format!("{ENDED}, and replaced the commit hook; what it did may be there without the finish");
+                let text =
+                    format!("{ENDED}, and replaced the commit hook; what it did may be there without the finish");
                 Err(Error::may_have_happened(ErrorKind::Effect, text))
             }
         }
     }
 }
 
-const ENDED: &str = "the effect ended its transaction by hand (COMMIT, END or ROLLBACK) or had a statement roll it back; \
-                     leave that to hapax: give Ok to commit, Err to undo";
+const ENDED: &str = "the effect ended its transaction by hand (COMMIT, END or ROLLBACK) or had a statement roll it \
+                     back; leave that to hapax: give Ok to commit, Err to undo";

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::fault;
+use super::{fault, probe};
 use crate::clock::{Anchor, Clock, Deadline, Now};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -32,6 +32,8 @@ pub(super) struct Core {
     pub(super) connection: Connection,
     pub(super) clock: Clock,
     pub(super) file: PathBuf,
+    /// Which file it was when it was opened.
+    pub(super) identity: Option<(u64, u64)>,
     pub(super) busy_ms: u64,
 }
 
@@ -57,7 +59,7 @@ trait Grouped: Send {
 
 struct Step<T, F> {
     since: Anchor,
-    step: Option<F>,
+    work: Option<F>,
     result: Option<Result<T>>,
     answer: oneshot::Sender<Result<T>>,
 }
@@ -72,8 +74,8 @@ where
     }
 
     fn run(&mut self, core: &Core) -> bool {
-        let Some(step) = self.step.take() else { return false };
-        let result = catch_unwind(AssertUnwindSafe(|| step(&core.connection, core.clock.now())));
+        let Some(work) = self.work.take() else { return false };
+        let result = catch_unwind(AssertUnwindSafe(|| work(&core.connection, core.clock.now())));
         let result = match result {
             Ok(result) => result.map_err(|cause| fault::before_commit(&core.file, cause)),
             Err(panic) => Err(panicked(&*panic)),
@@ -123,7 +125,7 @@ impl Writer {
         F: FnOnce(&Connection, Now) -> rusqlite::Result<T> + Send + 'static,
     {
         let (sender, answer) = oneshot::channel();
-        let step = Step { since: Deadline::anchor(), step: Some(step), result: None, answer: sender };
+        let step = Step { since: Deadline::anchor(), work: Some(step), result: None, answer: sender };
         self.send(Call::Grouped(Box::new(step)))?;
         answer.await.map_err(|_| thread_ended())?
     }
@@ -183,13 +185,31 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 impl Core {
     /// Begins a transaction that holds the file's write lock; waits for it as long as a call made at `since` may.
     pub(super) fn begin(&self, since: Anchor) -> Result<()> {
+        self.begin_by(since, |connection| execute(connection, "BEGIN IMMEDIATE"))
+    }
+
+    /// As [`begin`](Self::begin), by another's hand.
+    pub(super) fn begin_by<'s, T>(
+        &'s self,
+        since: Anchor,
+        hand: impl Fn(&'s Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
         // Left over from an earlier step only by a fault; it must never be committed by the next one.
         self.roll_back();
         let deadline = since.plus_ms(self.busy_ms);
-        match patiently(deadline, || execute(&self.connection, "BEGIN IMMEDIATE")) {
-            Err(cause) if fault::is_busy(&cause) => Err(fault::busy(&self.file, self.busy_ms)),
-            other => other.map_err(|cause| fault::before_commit(&self.file, cause)),
+        let begun = patiently(deadline, || hand(&self.connection)).map_err(|cause| {
+            if fault::is_busy(&cause) {
+                fault::busy(&self.file, self.busy_ms)
+            } else {
+                fault::before_commit(&self.file, cause)
+            }
+        })?;
+        if let Err(gone) = probe::still_there(&self.file, self.identity) {
+            drop(begun);
+            self.roll_back();
+            return Err(gone);
         }
+        Ok(begun)
     }
 
     /// Commits; on an error rolls back, and says whether the commit may have counted all the same.
@@ -277,7 +297,9 @@ impl Thread {
                 // SQLite rolled the whole transaction back: nothing of the group is there, for certain.
                 let text = "another step of the same commit failed and took this one with it; try again";
                 let lost = || Some(Error::did_not_happen(ErrorKind::Store, text));
-                done.into_iter().for_each(|call| call.answer(lost()));
+                for call in done {
+                    call.answer(lost());
+                }
                 self.put_back(calls);
                 return;
             }

@@ -14,7 +14,8 @@ async fn with_orders() -> (Place, SqliteStore, Connection) {
     let place = place();
     let store = SqliteStore::open(&place.file).await.expect("opens");
     let own = Connection::open(&place.file).expect("opens");
-    own.execute_batch("create table stock (item integer primary key, n integer not null check (n >= 0))").expect("made");
+    own.execute_batch("create table stock (item integer primary key, n integer not null check (n >= 0))")
+        .expect("made");
     own.execute_batch("insert into stock values (1, 5)").expect("made");
     (place, store, own)
 }
@@ -123,10 +124,8 @@ async fn an_effect_cannot_commit_half_of_itself() {
 #[tokio::test]
 async fn a_deferred_constraint_that_fails_at_the_commit_undoes_all() {
     let (_place, store, own) = with_orders().await;
-    own.execute_batch(
-        "create table orders (item integer references stock (item) deferrable initially deferred)",
-    )
-    .expect("made");
+    own.execute_batch("create table orders (item integer references stock (item) deferrable initially deferred)")
+        .expect("made");
     let run = claimed(&store).await;
     let effect = |tx: &EffectTx<'_>| Ok(tx.execute("insert into orders values (99)", []).map(drop)?);
     let error = store.finish_with(run, effect).await.expect_err("99 is not in stock");

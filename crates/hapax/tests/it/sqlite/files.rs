@@ -178,15 +178,19 @@ async fn closing_and_opening_keeps_everything() {
     let store = open_with(&place, &clock).await;
     let run = claimed(&store).await;
     store.enqueue(vec![NewJob { due: Due::InMs(5_000), ..job() }]).await.expect("enqueued");
-    let before = (store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
-        store.instances().await.expect("read"));
+    let before = (
+        store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
+        store.instances().await.expect("read"),
+    );
     store.close().await;
     let error = store.counters().await.expect_err("is closed");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(store.enqueue(vec![job()]).await.expect_err("is closed").kind(), ErrorKind::Closed);
     let store = open_with(&place, &clock).await;
-    let after = (store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
-        store.instances().await.expect("read"));
+    let after = (
+        store.list(hapax::model::JobFilter { limit: 10, ..Default::default() }).await.expect("read"),
+        store.instances().await.expect("read"),
+    );
     assert_eq!(before, after);
     let by = instance();
     store.register(by.clone()).await.expect("registered");
@@ -236,9 +240,9 @@ async fn no_lease_outlives_the_machine() {
     let store = boot("second").await.expect("opens");
     assert!(matches!(store.acquire_lock(lock).await, Ok(LockAnswer::Granted(_))), "another boot");
     assert!(matches!(store.claim_once(once).await, Ok(OnceAnswer::Claimed { attempt: 2, .. })));
-    let reaper = instance();
-    store.register(reaper.clone()).await.expect("registered");
-    let reaped = store.reap(reaper.id, 10).await.expect("live");
+    let by = instance();
+    store.register(by.clone()).await.expect("registered");
+    let reaped = store.reap(by.id, 10).await.expect("live");
     assert_eq!(reaped.taken_back, [(run.job, JobState::Ready)]);
     assert_eq!(reaped.dead.len(), 1);
 }
@@ -258,10 +262,7 @@ async fn a_full_disk_loses_nothing() {
         }
     };
     store.finish_with(run, limit(0)).await.expect("carried out");
-    let big = NewJob {
-        payload: hapax::Payload::new(&format!("\"{}\"", "x".repeat(500_000))).expect("JSON"),
-        ..job()
-    };
+    let big = NewJob { payload: hapax::Payload::new(&format!("\"{}\"", "x".repeat(500_000))).expect("JSON"), ..job() };
     let error = store.enqueue(vec![big.clone()]).await.expect_err("there is no room");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Full, Outcome::DidNotHappen), "{error}");
     assert!(store.job(big.id).await.expect("read").is_none());
@@ -288,6 +289,26 @@ async fn limits_hold_for_plain_sql_too() {
     for payload in ["", "{", &format!("\"{}\"", "x".repeat(1_048_576))] {
         assert!(!insert("q", payload), "{} bytes", payload.len());
     }
+}
+
+/// A backup moved over the file of a running program: what it would go on to write, nobody would ever see.
+#[tokio::test]
+async fn a_file_that_was_replaced_takes_no_more_writes() {
+    let place = place();
+    let store = SqliteStore::open(&place.file).await.expect("opens");
+    let run = claimed(&store).await;
+    let elsewhere = place.file.with_extension("moved");
+    std::fs::rename(&place.file, &elsewhere).expect("moved");
+    for _ in 0..2 {
+        let error = store.enqueue(vec![job()]).await.expect_err("is not there");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unusable, Outcome::DidNotHappen), "{error}");
+        assert_eq!(store.finish_with(run, |_| Ok(())).await.expect_err("is not there").kind(), ErrorKind::Unusable);
+        assert_eq!(store.counters().await.expect_err("is not there").kind(), ErrorKind::Unusable);
+        std::fs::write(&place.file, "").expect("another file");
+    }
+    assert!(store.health().await.expect("answers").settings.iter().any(|s| s.verdict == HealthVerdict::Broken));
+    std::fs::rename(&elsewhere, &place.file).expect("moved back");
+    store.enqueue(vec![job()]).await.expect("is there again");
 }
 
 #[tokio::test]

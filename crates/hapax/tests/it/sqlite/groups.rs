@@ -95,7 +95,7 @@ async fn a_frozen_writer_is_waited_for_and_then_named() {
     for error in [one.expect_err("the file is held"), two.expect_err("the file is held")] {
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Busy, Outcome::DidNotHappen));
         let text = error.to_string();
-        assert!(text.starts_with("store busy: another process"), "{text}");
+        assert!(text.starts_with("store busy: another connection of this process"), "{text}");
         assert!(text.contains("has held the write lock for 0.3 s"), "{text}");
     }
     let waited = began.elapsed();

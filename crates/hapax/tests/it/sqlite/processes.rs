@@ -62,7 +62,9 @@ async fn drain(file: &Path) {
         if jobs.is_empty() {
             break;
         }
-        jobs.iter().for_each(|job| println!("ran {}", job.id));
+        for job in &jobs {
+            println!("ran {}", job.id);
+        }
         let settled = store.finish(done(&jobs)).await.expect("no busy error reaches a caller");
         assert!(settled.iter().all(Settled::counted), "{settled:?}");
     }
@@ -76,8 +78,7 @@ async fn two_processes_drain_one_file() {
     for round in 0..3 {
         store.enqueue((0..1_000).map(|_| job()).collect()).await.expect("enqueued");
         let children = [start("drain", &place.file), start("drain", &place.file)];
-        let ran: Vec<String> =
-            children.into_iter().flat_map(said).filter(|line| line.contains("ran ")).collect();
+        let ran: Vec<String> = children.into_iter().flat_map(said).filter(|line| line.contains("ran ")).collect();
         let ids: HashSet<&str> = ran.iter().filter_map(|line| line.split("ran ").nth(1)).collect();
         assert_eq!((ran.len(), ids.len()), (1_000, 1_000), "round {round}");
     }
@@ -95,7 +96,9 @@ async fn many_processes_open_a_fresh_file_at_once() {
         for opened in own.collect::<Vec<_>>() {
             opened.await.expect("no panic").unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
-        children.into_iter().for_each(|child| drop(said(child)));
+        for child in children {
+            said(child);
+        }
     }
 }
 
@@ -126,7 +129,7 @@ async fn busy_calls_wait() {
     SqliteStore::open(&place.file).await.expect("opens").close().await;
     let outside = Connection::open(&place.file).expect("opens");
     let children: Vec<Child> = (0..4).map(|_| start("work", &place.file)).collect();
-    std::thread::sleep(Duration::from_millis(1_000));
+    std::thread::sleep(Duration::from_secs(1));
     outside.busy_timeout(Duration::from_secs(10)).expect("set");
     outside.execute_batch("begin immediate; create table theirs (n); insert into theirs values (1)").expect("held");
     std::thread::sleep(Duration::from_secs(3));

@@ -1,6 +1,6 @@
 -- set_version: after a migration.
 -- binds: :version, :min_program
--- guard: version, so that a version never goes back
+-- guard: version; so that a version never goes back
 update hapax_meta
    set version = :version, min_program = :min_program
  where one = 1

@@ -1,4 +1,4 @@
--- guard: whether a fence is still the last one of its permit, as a write, so that it stays so until the commit.
+-- still_current: whether a fence is still the last one of its permit, as a write, so that it stays so until the commit.
 -- binds: :name, :slot, :fence
 -- guard: fence
 update hapax_locks
