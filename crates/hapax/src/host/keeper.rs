@@ -8,7 +8,8 @@
 //!    and tells a run that is no longer owned, or was asked to stop.
 //! 4. Tells every run that it is lost when the lease passes without a confirmed renewal; nothing is claimed until then.
 //! 5. Registers under a new id when the store has declared the instance dead. The host goes on.
-//! 6. Tells runs of their deadline even where timers sleep with the machine, and reports those that block their thread.
+//! 6. Tells runs of their deadline even where timers sleep with the machine, reports those that block their thread, and
+//!    keeps the runtime going from which they took it.
 //! 7. Leaves at the end, so that what is still owned is taken back at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -249,6 +250,11 @@ impl Keeper {
 
     /// What the clock alone decides.
     fn look_after_runs(&mut self) {
+        if self.core.slots.active() > 0 {
+            // A task that blocks the very thread which drove its runtime's timers stops them all, until somebody from
+            // outside wakes another thread of it.
+            self.core.slots.changed.notify_one();
+        }
         if !self.lapsed && self.instance.lease_passed() {
             self.lapsed = true;
             let lost = self.instance.lose_all();

@@ -113,7 +113,7 @@ fn hand_over(core: &Core, entry: Arc<Entry>, run: Run, how: HowEnded) {
     let ended = Ended { run, end, entry };
     if core.ended.send(ended).is_err() {
         // The host is gone: the store takes the job back.
-        core.slots.sub_unsettled();
+        core.slots.sub_unsettled(1);
     }
 }
 
