@@ -207,7 +207,11 @@ impl Keeper {
         if !found.give_back.is_empty() {
             tracing::debug!(runs = found.give_back.len(), "giving back jobs that nobody here works on");
             let release = crate::model::Release::Runs(found.give_back);
-            match self.store.release(self.instance.id, release).await {
+            let most = self.core.settings.lease / 10;
+            let asked = timeout(most, self.store.release(self.instance.id, release)).await;
+            // A store that does not answer must not cost the lease.
+            let late = || Error::may_have_happened(ErrorKind::Unreachable, format!("no answer within {most:?}"));
+            match asked.unwrap_or_else(|_| Err(late())) {
                 Ok(released) => Tally::add(&self.core.tally.given_back, released.len() as u64),
                 Err(error) => {
                     telemetry::store_failed("release");
@@ -243,7 +247,10 @@ impl Keeper {
     async fn register_once(&mut self) -> Result<()> {
         self.instance.next_beat();
         let anchor = Deadline::anchor();
-        self.store.register(self.core.registration(&self.instance)).await?;
+        let every = self.core.settings.lease / 3;
+        let asked = timeout(every, self.store.register(self.core.registration(&self.instance))).await;
+        let late = || Error::may_have_happened(ErrorKind::Unreachable, format!("no answer within {every:?}"));
+        asked.unwrap_or_else(|_| Err(late()))?;
         self.instance.renewed(anchor.deadline(self.instance.lease_ms), anchor.plus_ms(0));
         Ok(())
     }
