@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Hapax;
 use super::enqueue::millis;
 use super::renewal::Lease;
-use super::settle::settle;
+use super::settle::settle_by;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AcquisitionId, Fence, Name};
@@ -67,8 +67,8 @@ pub struct LockOptions {
 }
 
 impl LockOptions {
-    /// How many may hold it at once; 1 unless told otherwise. Callers should agree: each is granted a permit only
-    /// while fewer than *its own* number are held.
+    /// How many may hold it at once; 1 unless told otherwise. Where callers disagree, the smallest number counts, those
+    /// of the present holders included.
     pub const fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
         self
@@ -229,7 +229,17 @@ impl LockGuard {
     /// [`Refused`](ErrorKind::Refused) when another holds it already: late writes must be refused by their fence.
     pub async fn release(self) -> Result<()> {
         self.lease.settle();
-        settle(|| self.hapax.store().release_lock(self.lock.clone())).await
+        settle_by(|lost| {
+            let released = self.hapax.store().release_lock(self.lock.clone());
+            async move {
+                match released.await {
+                    // After a lost answer this means that it was given back.
+                    Err(error) if lost && error.kind() == ErrorKind::Refused => Ok(()),
+                    answer => answer,
+                }
+            }
+        })
+        .await
     }
 }
 

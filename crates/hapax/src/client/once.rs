@@ -143,7 +143,9 @@ impl OnceOptions {
                 Ok(OnceRun::Ran(value))
             }
             Err(error) => {
-                guard.failed(&error.to_string()).await?;
+                if let Err(unsaid) = guard.failed(&error.to_string()).await {
+                    tracing::warn!(error = %unsaid, "a once key was not freed; its lease ends by itself");
+                }
                 Err(error)
             }
         }

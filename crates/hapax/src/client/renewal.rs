@@ -241,14 +241,19 @@ async fn keep(store: &dyn Store, held: &Held, state: &LeaseState, lease_ms: u64)
     let third = Duration::from_millis((lease_ms / 3).max(1));
     let mut pause = third;
     loop {
-        let left = state.deadline.borrow().left();
         tokio::select! {
             biased;
             () = state.ended.cancelled() => return give_back(store, held, state).await,
-            () = tokio::time::sleep(pause.min(left)) => {}
+            () = rest(state, pause) => {}
         }
         let anchor = Deadline::anchor();
-        match tokio::time::timeout(left, held.renew(store, lease_ms)).await {
+        let renewed = tokio::select! {
+            biased;
+            () = state.ended.cancelled() => return give_back(store, held, state).await,
+            renewed = held.renew(store, lease_ms) => Ok(renewed),
+            () = rest(state, Duration::MAX) => Err(()),
+        };
+        match renewed {
             Ok(Ok(())) => {
                 state.deadline.send_replace(anchor.deadline(lease_ms));
                 pause = third;
@@ -258,11 +263,26 @@ async fn keep(store: &dyn Store, held: &Held, state: &LeaseState, lease_ms: u64)
                 tracing::warn!(%error, ?held, "a lease was not renewed; trying again");
                 pause = third / 8;
             }
-            Err(_) => pause = third / 8,
+            Err(()) => {}
         }
         if state.deadline.borrow().passed() {
             return lose(held, state, "it was not renewed in time");
         }
+    }
+}
+
+/// Waits for `pause`, or until the lease has passed. Timers stand still while a machine is suspended, so the clock is
+/// asked again and again.
+async fn rest(state: &LeaseState, pause: Duration) {
+    const TICK: Duration = Duration::from_millis(200);
+    let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+    let until = Deadline::anchor().plus_ms(pause_ms);
+    loop {
+        let left = until.left().min(state.deadline.borrow().left());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(TICK)).await;
     }
 }
 

@@ -1,9 +1,9 @@
 //! HOW IS IT PROVED? One suite for every store: what `store/` promises, case by case.
 //!
-//! A case is a `pub async fn name(h: &dyn Harness)` in a file of this room. It is listed in [`conformance!`], which a
-//! store's test file calls once, and which makes one test of each case, so that one failure hides no other. A store
-//! that cannot pass a case for a reason that lies in what it is says so in its list of exemptions; nothing is skipped
-//! in silence.
+//! A case is a `pub async fn name(h: &dyn Harness)` in a file of this room. It is listed in
+//! [`conformance!`](crate::conformance!), which a store's test file calls once, and which makes one test of each case,
+//! so that one failure hides no other. A store that cannot pass a case for a reason that lies in what it is says so in
+//! its list of exemptions; nothing is skipped in silence.
 //!
 //! Cases move the harness's clock and never sleep. They ask for what a store can do, never for its name.
 //!
@@ -93,8 +93,8 @@ pub const CASES: &[&str] = crate::conformance!(@cases names);
 /// ```
 ///
 /// `harness` is evaluated anew for each test, inside an async function; it gives a
-/// [`Harness`](crate::conformance::Harness). Exempted cases are named with a reason. The caller's crate needs tokio with
-/// `macros` and `rt-multi-thread`.
+/// [`Harness`](crate::conformance::Harness). Exempted cases are named with a reason. The caller's crate needs tokio
+/// with `macros` and `rt-multi-thread`.
 #[macro_export]
 macro_rules! conformance {
     (harness: $harness:expr, exempt: [$(($case:literal, $reason:literal)),* $(,)?] $(,)?) => {

@@ -178,7 +178,5 @@ fn forget(core: &Core, batch: &[Ended]) {
         let runs: Vec<RunRef> = same.iter().map(|ended| ended.run.reference()).collect();
         same[0].run.home().drop_runs(&runs);
     }
-    for _ in batch {
-        core.slots.sub_unsettled();
-    }
+    core.slots.sub_unsettled(u32::try_from(batch.len()).unwrap_or(u32::MAX));
 }

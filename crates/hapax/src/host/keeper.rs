@@ -8,7 +8,8 @@
 //!    and tells a run that is no longer owned, or was asked to stop.
 //! 4. Tells every run that it is lost when the lease passes without a confirmed renewal; nothing is claimed until then.
 //! 5. Registers under a new id when the store has declared the instance dead. The host goes on.
-//! 6. Tells runs of their deadline even where timers sleep with the machine, and reports those that block their thread.
+//! 6. Tells runs of their deadline even where timers sleep with the machine, reports those that block their thread, and
+//!    keeps the runtime going from which they took it.
 //! 7. Leaves at the end, so that what is still owned is taken back at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -206,7 +207,11 @@ impl Keeper {
         if !found.give_back.is_empty() {
             tracing::debug!(runs = found.give_back.len(), "giving back jobs that nobody here works on");
             let release = crate::model::Release::Runs(found.give_back);
-            match self.store.release(self.instance.id, release).await {
+            let most = self.core.settings.lease / 10;
+            let asked = timeout(most, self.store.release(self.instance.id, release)).await;
+            // A store that does not answer must not cost the lease.
+            let late = || Error::may_have_happened(ErrorKind::Unreachable, format!("no answer within {most:?}"));
+            match asked.unwrap_or_else(|_| Err(late())) {
                 Ok(released) => Tally::add(&self.core.tally.given_back, released.len() as u64),
                 Err(error) => {
                     telemetry::store_failed("release");
@@ -242,13 +247,21 @@ impl Keeper {
     async fn register_once(&mut self) -> Result<()> {
         self.instance.next_beat();
         let anchor = Deadline::anchor();
-        self.store.register(self.core.registration(&self.instance)).await?;
+        let every = self.core.settings.lease / 3;
+        let asked = timeout(every, self.store.register(self.core.registration(&self.instance))).await;
+        let late = || Error::may_have_happened(ErrorKind::Unreachable, format!("no answer within {every:?}"));
+        asked.unwrap_or_else(|_| Err(late()))?;
         self.instance.renewed(anchor.deadline(self.instance.lease_ms), anchor.plus_ms(0));
         Ok(())
     }
 
     /// What the clock alone decides.
     fn look_after_runs(&mut self) {
+        if self.core.slots.active() > 0 {
+            // A task that blocks the very thread which drove its runtime's timers stops them all, until somebody from
+            // outside wakes another thread of it.
+            self.core.slots.changed.notify_one();
+        }
         if !self.lapsed && self.instance.lease_passed() {
             self.lapsed = true;
             let lost = self.instance.lose_all();

@@ -66,6 +66,7 @@ mod slots;
 mod supervisor;
 mod worker;
 
+pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
 pub use effect::{Effect, EffectTx};
 pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};

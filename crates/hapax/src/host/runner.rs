@@ -47,8 +47,9 @@ pub(crate) fn begin(core: &Arc<Core>, entry: Arc<Entry>, run: Run, slot: Slot) {
 /// Records the start and begins the run; else gives the job back, or finds that it is lost.
 async fn record_start(core: &Core, run: &Run) -> bool {
     let mut pace = Pace::new(Duration::from_millis(50), Duration::from_secs(1));
+    // Before the first try: if only its answer is lost, the store counts the deadline from there.
+    let anchor = Deadline::anchor();
     while pace.failures() < START_TRIES && run.stop_reason().is_none() {
-        let anchor = Deadline::anchor();
         match core.store().start(vec![run.reference()]).await.map(|answers| answers.into_iter().next()) {
             Ok(Some(Settled::Counted { .. })) => {
                 run.start_confirmed(anchor);
@@ -113,7 +114,7 @@ fn hand_over(core: &Core, entry: Arc<Entry>, run: Run, how: HowEnded) {
     let ended = Ended { run, end, entry };
     if core.ended.send(ended).is_err() {
         // The host is gone: the store takes the job back.
-        core.slots.sub_unsettled();
+        core.slots.sub_unsettled(1);
     }
 }
 

@@ -128,7 +128,8 @@ pub(crate) async fn until_ended(parts: Parts) {
     tracing::info!(active = core.slots.active(), "the host stops claiming and lets its runs finish");
     services.stop();
     let drained = tokio::select! {
-        () = async { tokio::join!(services.ended(), core.slots.quiet()); } => true,
+        // One after the other: a claim whose answer was on its way may still begin runs before the worker has ended.
+        () = async { services.ended().await; core.slots.quiet().await; } => true,
         () = tokio::time::sleep(core.settings.drain_timeout) => false,
         () = wishes.at_least(Wish::Now) => false,
     };
@@ -145,7 +146,10 @@ pub(crate) async fn until_ended(parts: Parts) {
         }
     }
     duties.stop();
-    duties.ended().await;
+    if tokio::time::timeout(FLUSH_MAX, duties.ended()).await.is_err() {
+        // A store that does not answer keeps nobody here for ever.
+        duties.abort();
+    }
     keeper.ended().await;
 }
 

@@ -12,6 +12,8 @@ use crate::telemetry;
 
 /// What a claim may take ahead of free slots: what can start within this time.
 const SOON: Duration = Duration::from_millis(50);
+/// With so many finishes unconfirmed nothing is claimed: the store is slower than the tasks.
+const UNSETTLED_MAX: u32 = 1_000;
 
 /// One queue as the host serves it.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ pub(crate) struct Slots {
     suspects: AtomicU32,
     /// Ended runs whose finish is not confirmed.
     unsettled: AtomicU32,
-    /// For the worker: a slot is free, or the lease is back.
+    /// For the worker: a slot is free, finishes are confirmed, or the lease is back.
     pub(crate) changed: Notify,
     /// For the shutdown: nothing is at work, or nothing is unsettled.
     emptied: Notify,
@@ -131,10 +133,20 @@ impl Slots {
         self.unsettled.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn sub_unsettled(&self) {
-        if self.unsettled.fetch_sub(1, Ordering::AcqRel) == 1 {
+    /// So many finishes are confirmed.
+    pub(crate) fn sub_unsettled(&self, settled: u32) {
+        let before = self.unsettled.fetch_sub(settled, Ordering::AcqRel);
+        if before == settled {
             self.emptied.notify_waiters();
         }
+        if before >= UNSETTLED_MAX {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether the store must catch up before anything is claimed.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.unsettled() >= UNSETTLED_MAX
     }
 
     /// Waits until no task is at work.

@@ -31,15 +31,13 @@ use crate::task::BoxError;
 
 /// Longest time that a claimed job waits in memory; another instance may be idle.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// With so many finishes unconfirmed nothing is claimed: the store is slower than the tasks.
-const UNSETTLED_MAX: u32 = 1_000;
 
 /// Works until asked to stop.
 pub(crate) async fn serve(core: Arc<Core>, stop: Stop) -> Result<(), BoxError> {
     let mut hints = core.hapax.wake().register();
     let mut instances = core.instance.subscribe();
     let mut worker = Worker::new(core, &mut instances);
-    loop {
+    while !stop.is_requested() {
         worker.begin_waiting();
         worker.ask_for_work();
         let asking = worker.asking.is_some();
@@ -51,7 +49,8 @@ pub(crate) async fn serve(core: Arc<Core>, stop: Stop) -> Result<(), BoxError> {
             () = worker.core.slots.changed.notified() => {}
             // A hint that comes while the store is asked stays for the next turn: the answer may be older.
             () = hints.wait(), if sleeping => worker.next_look = Some(Look::First),
-            () = &mut worker.poll, if sleeping => worker.next_look = Some(Look::First),
+            // Polling is the truth: whatever signal was missed, it costs no more than this.
+            () = &mut worker.poll, if !asking => worker.poll_now(),
             () = &mut worker.review, if waiting => worker.give_back_late(),
             _ = instances.changed() => worker.move_to(&mut instances),
         }
@@ -134,7 +133,7 @@ impl Worker {
     /// Asks the store, if it is time to and there is room.
     fn ask_for_work(&mut self) {
         let Some(look) = self.next_look else { return };
-        if self.asking.is_some() || !self.instance.is_usable() || self.core.slots.unsettled() >= UNSETTLED_MAX {
+        if self.asking.is_some() || !self.instance.is_usable() || self.core.slots.is_clogged() {
             return;
         }
         let wanted = self.room();
@@ -230,6 +229,12 @@ impl Worker {
                 self.buffers[queue].push_back(run);
             }
         }
+    }
+
+    /// The poll interval has passed.
+    fn poll_now(&mut self) {
+        self.next_look.get_or_insert(Look::First);
+        self.poll.set(sleep(around(self.core.settings.poll)));
     }
 
     fn poll_after(&mut self, wait: Duration) {

@@ -1,10 +1,11 @@
 //! WHERE IS IT KEPT? The seam: small traits in transition words, and the stores behind them.
 //!
 //! **What an implementer owes.** Each verb is one atomic step that gives what the method of the same name on
-//! [`Model`](crate::model::Model) would give; the doc there is the contract, and [`conformance`](crate::conformance)
-//! is its proof. Time is read by the store, in the same step. A verb either returns the whole answer or an [`Error`]
-//! whose [`Outcome`](crate::Outcome) is honest: what is not certain *may have happened*. A store never retries, never
-//! fills in defaults and never logs payloads; validation, retries and metrics live once, in `client/` and `host/`.
+//! [`Model`](crate::model::Model) would give; the doc there is the contract, and
+//! [`conformance`](mod@crate::conformance) is its proof. Time is read by the store, in the same step. A verb either
+//! returns the whole answer or an [`Error`](crate::Error) whose [`Outcome`](crate::Outcome) is honest: what is not
+//! certain *may have happened*. A store never retries, never fills in defaults and never logs payloads; validation,
+//! retries and metrics live once, in `client/` and `host/`.
 //!
 //! **What a caller may assume.** Repeating a call with the ids it was made with is a no-op. A future that was polled
 //! once may be dropped: the step runs to its end all the same, only its answer is lost.

@@ -135,10 +135,11 @@ impl<S: Send + Sync + 'static> TestHapax<S> {
     /// # Panics
     /// When the store fails.
     pub async fn run_due(&self) -> usize {
-        let instance = self.registered().await;
-        self.reap(&instance).await;
         let mut runs = 0;
         loop {
+            // Each time anew: a task may have moved the clock past the lease.
+            let instance = self.registered().await;
+            self.reap(&instance).await;
             let anchor = Deadline::anchor();
             let jobs = self.claim(instance.id, true).await;
             if jobs.is_empty() {

@@ -1,6 +1,7 @@
 //! The one integration-test binary of the library: the conformance suite on every store, and what each room adds.
 
 mod client;
+mod diagram;
 mod enrolment;
 #[cfg(feature = "sqlite")]
 mod examples;

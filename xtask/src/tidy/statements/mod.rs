@@ -38,9 +38,6 @@ static GUARD: Law = Law {
 
 const STORES: &str = "crates/hapax/src/store/";
 
-/// Rooms of statements whose writes may come from somebody who has lost the right to write.
-const GUARDED: [&str; 4] = ["jobs", "leases", "once", "workers"];
-
 pub(super) fn laws() -> Vec<&'static Law> {
     vec![&USED, &HEADER, &GUARD]
 }
@@ -165,7 +162,7 @@ impl Statement<'_> {
     /// A write that may come late names its guard, and a named guard is there.
     fn guard(&self, found: &mut Vec<Finding>) {
         let Some(entry) = &self.header.guard else {
-            if GUARDED.contains(&self.room) && (self.is_lua() || sql::writes(&self.header.body)) {
+            if self.is_lua() || sql::writes(&self.header.body) {
                 let what = format!("a write in {}/ has no line `-- guard: …`", self.room);
                 let mend = "name the words that guard it, or write `-- guard: none, because …`";
                 found.push(Finding::new(&GUARD, self.at(1), what, mend));

@@ -122,6 +122,9 @@ pub(super) fn migrate(connection: &Connection, file: &Path, (clock, boot_id): (&
         exactly_one(changed).map_err(before)?;
     }
     match found {
+        // Where the boot cannot be told apart, leases end late rather than early: nobody is known to be gone.
+        Found::Ours(_) if boot_id == UNKNOWN_BOOT => Ok(()),
+        Found::Ours(meta) if meta.boot_id == UNKNOWN_BOOT => set_boot(connection, boot_id).map_err(before),
         Found::Ours(meta) if meta.boot_id != boot_id => end_leases(connection, boot_id).map_err(before),
         _ => Ok(()),
     }
@@ -140,12 +143,19 @@ fn raise_version(connection: &Connection, version: u32, min_program: u32) -> rus
     Ok(change!(connection, text, version = version, min_program = min_program))
 }
 
+/// Stands for the boot id of a process that cannot read it.
+pub(super) const UNKNOWN_BOOT: &str = "unknown";
+
 /// The lease clock began anew with the machine: whoever held a lease is gone, and its end would be misread.
 fn end_leases(connection: &Connection, boot_id: &str) -> rusqlite::Result<()> {
     change!(connection, include_str!("sql/instances/end_leases.sql"));
     change!(connection, include_str!("sql/locks/end_leases.sql"));
     change!(connection, include_str!("sql/keys/end_leases.sql"));
     change!(connection, include_str!("sql/jobs/end_deadlines.sql"));
+    set_boot(connection, boot_id)
+}
+
+fn set_boot(connection: &Connection, boot_id: &str) -> rusqlite::Result<()> {
     exactly_one(change!(connection, include_str!("sql/meta/set_boot.sql"), boot_id = boot_id))
 }
 

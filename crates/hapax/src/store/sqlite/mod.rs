@@ -1,10 +1,10 @@
 //! The embedded store: one SQLite file, for the processes of one host.
 //!
-//! One thread writes, in groups that share a commit ([`writer`]); two read beside it ([`reader`]). Verbs that are asked
-//! for thousands of times a second have statements of their own; for all others the file lends the rows concerned to
-//! the law and writes back what it decided ([`slice`]). The user's own tables may live in the same file: then an effect
-//! commits together with the finish of its run ([`SqliteStore::finish_with`]), and a job together with the rows that
-//! it is about ([`EnqueueIn`](super::EnqueueIn) for `&rusqlite::Transaction`).
+//! One thread writes, in groups that share a commit (`writer.rs`); two read beside it (`reader.rs`). Verbs that are
+//! asked for thousands of times a second have statements of their own; for all others the file lends the rows concerned
+//! to the law and writes back what it decided (`slice.rs`). The user's own tables may live in the same file: then an
+//! effect commits together with the finish of its run ([`SqliteStore::finish_with`]), and a job together with the rows
+//! that it is about ([`EnqueueIn`](super::EnqueueIn) for `&rusqlite::Transaction`).
 //!
 //! **Several processes** may open one file. They take turns at SQLite's write lock, which each waits for in short
 //! random sleeps, up to the [`busy_timeout`](SqliteOptions::busy_timeout). A process that is stopped *inside* a write
@@ -53,6 +53,8 @@ pub use tx::{EffectAnswer, EffectPanic, EffectTx, lock_guard};
 
 /// Room for every statement of ours and some of the user's.
 const STATEMENTS_CACHED: usize = 128;
+/// Hours from 1970 to 2020: epochs of restored files count from there.
+const HOURS_TO_2020: i64 = 438_288;
 
 /// How to open a file.
 #[derive(Clone, Debug)]
@@ -176,9 +178,10 @@ impl SqliteStore {
     /// # Errors
     /// Those of any write.
     pub async fn next_epoch(&self) -> Result<u32> {
-        self.write(|connection, _| {
+        self.write(|connection, now| {
             let text = include_str!("sql/meta/next_epoch.sql");
-            connection.prepare_cached(text)?.query_row([], |row| row.get(0))
+            let hours = now.wall.0 / 3_600_000_000 - HOURS_TO_2020;
+            connection.prepare_cached(text)?.query_row(rusqlite::named_params! { ":hours": hours }, |row| row.get(0))
         })
         .await
     }
@@ -257,7 +260,7 @@ fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
     let (clock, busy_ms) = (options.clock.clone(), options.busy_ms());
     let core = Core { connection, clock, file: file.to_owned(), identity: probe::identity(file), busy_ms };
     core.begin(Deadline::anchor())?;
-    let boot_id = options.boot_id.clone().or_else(probe::boot_id).unwrap_or_else(|| "unknown".to_owned());
+    let boot_id = options.boot_id.clone().or_else(probe::boot_id).unwrap_or_else(|| migrate::UNKNOWN_BOOT.to_owned());
     match migrate::migrate(&core.connection, file, (&core.clock, &boot_id)) {
         Ok(()) => core.commit()?,
         Err(error) => {

@@ -132,6 +132,7 @@ CREATE TABLE hapax_locks (
     name        text    not null check (
         length(cast(name as blob)) between 1 and 128 and name not glob '*[^ -~ -􏿿]*' and instr(name, char(0)) = 0),
     slot        integer not null check (slot between 0 and 4294967295),
+    permits     integer not null check (permits between 0 and 4294967295), -- how many its holder would share it with
     fence       integer not null check (fence > 0),
     acquisition blob    not null check (length(acquisition) = 16),
     holder      text    not null,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hapax::host::State;
 use hapax::id::Name;
 use hapax::model::{JobFilter, PAGE_MAX};
-use hapax::testing::Faults;
+use hapax::testing::{Fault, Faults};
 use hapax::{ErrorKind, Guarantee, Hapax, Job, JobError, JobState, Run};
 use serde::{Deserialize, Serialize};
 
@@ -194,5 +194,23 @@ async fn a_paused_queue_is_the_stores_matter() {
     assert_eq!(look(&hapax, id).await.0.state, JobState::Ready);
     hapax.store().resume(queue).await.expect("resumes");
     wait_for(&hapax, id, JobState::Done).await;
+    host.drain().await;
+}
+
+/// A store that takes finishes more slowly than tasks end is waited for, and claimed from again once it has caught up;
+/// no poll is needed for that.
+#[tokio::test]
+async fn a_slow_store_is_waited_for() {
+    let (faulty, ledger) = (Faults::default(), Ledger::default());
+    let hapax = faulty.between(&memory());
+    enqueue(hapax.store(), (0..1_600).map(|n| new(&Numbered(n))).collect()).await;
+    faulty.cut("finish", Fault::Silence);
+    let host = host(&hapax, ledger).poll(Duration::from_hours(1)).queue("default", |queue| queue.workers(100));
+    let host = host.task(numbered).start().await.expect("starts");
+    until("many wait for the store", async || host.stats().unsettled >= 1_000 && host.stats().active == 0).await;
+    let claimed = host.stats().claimed;
+    assert!(claimed < 1_600, "it claims no more meanwhile: {claimed}");
+    faulty.mend("finish");
+    until("all are done", async || host.stats().finished == 1_600).await;
     host.drain().await;
 }

@@ -204,10 +204,11 @@ async fn after_a_restore_fences_begin_above_all_that_were_given() {
     let place = place();
     let store = SqliteStore::open(&place.file).await.expect("opens");
     let run = claimed(&store).await;
-    assert_eq!(store.next_epoch().await.expect("written"), 1);
+    let epoch = i64::from(store.next_epoch().await.expect("written"));
     let later = claimed(&store).await;
-    assert_eq!(later.fence.as_i64(), (1 << 40) + 1);
-    assert!(later.fence > run.fence);
+    assert_eq!(later.fence.as_i64(), (epoch << 40) + 1);
+    assert!(later.fence > run.fence && epoch > 50_000, "hours since 2020, so that no restore repeats another's");
+    assert!(i64::from(store.next_epoch().await.expect("written")) > epoch);
 }
 
 #[tokio::test]
@@ -320,4 +321,21 @@ async fn health_answers_while_another_writes() {
     other.execute_batch("begin immediate").expect("begun");
     assert!(store.health().await.is_ok());
     assert!(store.counters().await.is_ok());
+}
+
+/// A process that cannot read the boot id must not end the leases of those who can, nor be ended by them.
+#[tokio::test]
+async fn an_unknown_boot_ends_no_lease() {
+    let (place, clock) = (place(), Clock::movable());
+    let boot = |id: &'static str| SqliteStore::options().clock(clock.clone()).boot_id(id).open(&place.file);
+    let store = boot("first").await.expect("opens");
+    let run = claimed(&store).await;
+    for id in ["unknown", "first", "unknown", "first"] {
+        let other = boot(id).await.expect("opens");
+        let reaper = instance();
+        other.register(reaper.clone()).await.expect("registered");
+        let swept = other.reap(reaper.id, 10).await.expect("live");
+        assert!(swept.dead.is_empty() && swept.taken_back.is_empty(), "opened as `{id}`: {swept:?}");
+    }
+    assert_eq!(store.verdict(vec![run]).await.expect("read"), [hapax::model::Verdict::Current]);
 }

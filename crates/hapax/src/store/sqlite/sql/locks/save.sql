@@ -2,7 +2,8 @@
 -- binds: :permits, :fence, :acquisition, :holder, :since, :lease_until, :name, :slot, :was_fence
 -- guard: fence
 update hapax_locks
-   set permits = :permits, fence = :fence, acquisition = :acquisition, holder = :holder, since = :since, lease_until = :lease_until
+   set permits = :permits, fence = :fence, acquisition = :acquisition, holder = :holder,
+       since = :since, lease_until = :lease_until
  where name = :name
    and slot = :slot
    and fence = :was_fence
