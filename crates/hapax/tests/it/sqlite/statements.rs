@@ -80,7 +80,7 @@ fn heads_are_true() {
         let changes = word == "update" || word == "delete" || code.contains("on conflict");
         assert!(head.guard.is_some() || !changes, "{file}: has no line `-- guard: …`");
         if let Some(guard) = head.guard.filter(|guard| !guard.starts_with("none, because ")) {
-            let columns = guard.split(", so that").next().unwrap_or("");
+            let columns = guard.split(';').next().unwrap_or("");
             let condition = code.split_once("where").unwrap_or_else(|| panic!("{file}: guards without `where`")).1;
             for column in columns.split(", ") {
                 assert!(condition.contains(column), "{file}: the guard `{column}` is not tested");
