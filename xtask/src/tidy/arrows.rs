@@ -200,6 +200,7 @@ static BANS: &[Ban] = &[
         except: &[
             Exempt { path: "crates/hapax/src/clock.rs", reason: "the one place that asks what time it is" },
             Exempt { path: "crates/hapax-server/src/cli/demo.rs", reason: "shows people the passing of time" },
+            Exempt { path: "crates/hapax-server/src/exec/claim.rs", reason: "how long a caller is willing to wait" },
             Exempt { path: "crates/hapax-server/src/cli/demo/", reason: "shows people the passing of time" },
             TESTS,
             BENCHES,

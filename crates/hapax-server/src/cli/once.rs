@@ -16,8 +16,8 @@ use crate::time::Iso;
 
 /// Looks into the once ledger, and corrects it
 ///
-/// Each key of `hapax exec` is remembered with its period: who claimed it, how often it was tried, how it ended, and how
-/// many duplicates were refused. Keys that a program claimed by the library are in a --scope of their own.
+/// Each key of `hapax exec` is remembered with its period: who claimed it, how often it was tried, how it ended, and
+/// how many duplicates were refused. Keys that a program claimed by the library are in a --scope of their own.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Once {
     List(List),

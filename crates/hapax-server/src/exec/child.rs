@@ -90,8 +90,8 @@ impl Child {
         Ok(Self { lines: BufReader::new(reader).lines(), orders, watchdog })
     }
 
-    /// Stays with the child to its end: tells the watchdog each new deadline, passes signals on, and stops the child when
-    /// its lease is lost or its time is up.
+    /// Stays with the child to its end: tells the watchdog each new deadline, passes signals on, and stops the child
+    /// when its lease is lost or its time is up.
     pub(super) async fn supervise(
         mut self,
         leases: &Leases,
@@ -117,8 +117,8 @@ impl Child {
                 read = self.lines.next_line() => {
                     let Ok(Some(line)) = read else { return self.unwatched(watched).await };
                     match News::parse(&line) {
-                        Some(News::Clear(left)) => return self.clear(watched, left),
-                        Some(News::Cannot(errno)) => return self.clear(watched.ended(End::Cannot(errno)), 0),
+                        Some(News::Clear(left)) => return self.clear(&watched, left),
+                        Some(News::Cannot(errno)) => return self.clear(&watched.ended(End::Cannot(errno)), 0),
                         news => watched.hear(news),
                     }
                 }
@@ -153,7 +153,7 @@ impl Child {
         let _ = self.orders.write_all(order.line().as_bytes()).await;
     }
 
-    fn clear(mut self, watched: Watched, left: usize) -> Ended {
+    fn clear(mut self, watched: &Watched, left: usize) -> Ended {
         // It has said its last word.
         let _ = self.watchdog.wait();
         let end = watched.stopped.or(watched.end).unwrap_or(End::Unwatched);
@@ -175,7 +175,7 @@ impl Child {
                 () = &mut patience => {}
             }
         };
-        self.clear(watched, left)
+        self.clear(&watched, left)
     }
 }
 

@@ -70,13 +70,11 @@ pub(crate) async fn run(plan: &Plan, place: Result<Place, Failure>, output: &Out
     if let Some(Err(error)) = file.map(|file| file.write(&ending)) {
         output::say(&format!("hapax: the result file was not written: {error}"));
     }
-    match failure {
-        Some(failure) => Err(failure),
-        None => {
-            tell(&ending, plan, output);
-            Ok(ending.exit)
-        }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
+    tell(&ending, plan, output);
+    Ok(ending.exit)
 }
 
 /// One line on stderr. Nothing when the command simply did its work: cron mails every line.
@@ -118,7 +116,8 @@ impl Exec<'_> {
                 // What was granted meanwhile is given back, or its lease ends by itself.
                 signal = signals.next_end() => {
                     let exit = u8::try_from(128 + signal.as_raw()).unwrap_or(code::FAILED);
-                    let message = format!("{}: ended by signal {} while waiting", self.plan.name(None), signal.as_raw());
+                    let name = self.plan.name(None);
+                    let message = format!("{name}: ended by signal {} while waiting", signal.as_raw());
                     self.ending.set(Outcome::SkippedBusy, exit, message);
                     return Ok(());
                 }
@@ -171,7 +170,7 @@ impl Exec<'_> {
             OnStoreDown::Run => {
                 output::say(&format!("hapax: running without any protection, as asked: {failure}"));
                 let ended = self.attempts(&Leases::default(), signals).await;
-                self.left(ended.left);
+                Self::left(ended.left);
                 Ok(())
             }
         }
@@ -225,7 +224,7 @@ impl Exec<'_> {
         if let Err(error) = settled {
             self.not_recorded(&error);
         }
-        self.left(ended.left);
+        Self::left(ended.left);
         if let (Some(lock), 0) = (leases.lock, ended.left)
             && let Err(error) = lock.release().await
         {
@@ -234,7 +233,7 @@ impl Exec<'_> {
         Ok(())
     }
 
-    fn left(&mut self, left: usize) {
+    fn left(left: usize) {
         if left > 0 {
             output::say(&format!(
                 "hapax: {left} processes of the command could not be ended; the lease is not given back"
@@ -249,10 +248,8 @@ impl Exec<'_> {
             DoneOn::Exit => matches!(end, End::Exited(_)),
             DoneOn::Start => true,
         };
-        let end = match done {
-            true => OnceEnd::Done { result: Some(self.ending.kept()) },
-            false => OnceEnd::Failed { error: self.ending.kept() },
-        };
+        let kept = self.ending.kept();
+        let end = if done { OnceEnd::Done { result: Some(kept) } } else { OnceEnd::Failed { error: kept } };
         let recording = async {
             loop {
                 match key.record(&end).await {

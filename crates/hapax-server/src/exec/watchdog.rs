@@ -2,10 +2,15 @@
 //! hapax cannot do it.
 //!
 //! It leads a session, is the child's parent and the subreaper of what the child leaves behind. Its duties:
-//! 1. start the child in a group of its own, with the stdin that hapax was given; 2. pass signals on; 3. stop everything
-//! before the deadline, unless a later one arrives: that is how a hapax that hangs is noticed; 4. stop everything when
-//! the socket closes: that is how a hapax that was killed is noticed; 5. stop what the child leaves running; 6. tell how
-//! it ended. It knows nothing of stores, locks or keys.
+//!
+//! 1. start the child in a group of its own, with the stdin that hapax was given;
+//! 2. pass signals on;
+//! 3. stop everything before the deadline, unless a later one arrives: that is how a hapax that hangs is noticed;
+//! 4. stop everything when the socket closes: that is how a hapax that was killed is noticed;
+//! 5. stop what the child leaves running;
+//! 6. tell how it ended.
+//!
+//! It knows nothing of stores, locks or keys.
 
 use std::ffi::OsString;
 use std::io;
@@ -113,7 +118,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> io::Result<()> {
                     alarm.set(next)?;
                 }
                 tokio::select! {
-                    order = orders.next(), if orders.open => watch.obey(order).await,
+                    order = orders.next(), if orders.open => watch.obey(order),
                     _ = children.recv() => {}
                     rung = alarm.ring() => rung?,
                 }
@@ -189,7 +194,7 @@ impl Watch {
     }
 
     /// Follows an order; nothing means that hapax is gone.
-    async fn obey(&mut self, order: Option<Order>) {
+    fn obey(&mut self, order: Option<Order>) {
         match order {
             Some(Order::Deadline(at)) => self.deadline = Some(at),
             // Its number is the group's until the child has been waited for, and nobody else's.

@@ -27,9 +27,9 @@ fn a_newcomer_backs_up_a_folder_once_per_day() {
         shell.current_dir(cli.folder()).args(["-ec", lines]);
         ran(shell, "")
     };
-    let made = shell(first);
-    assert_eq!(made.code, 0, "{made:?}");
-    assert!(made.out.starts_with("wrote backups/backup-20") && made.err.contains("this one host"), "{made:?}");
+    let backup = shell(first);
+    assert_eq!(backup.code, 0, "{backup:?}");
+    assert!(backup.out.starts_with("wrote backups/backup-20") && backup.err.contains("this one host"), "{backup:?}");
     let archives = || std::fs::read_dir(cli.folder().join("backups")).expect("there").count();
     assert_eq!(archives(), 1);
     let skipped = shell(again);
