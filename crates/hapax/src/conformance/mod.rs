@@ -85,7 +85,7 @@ pub const CASES: &[&str] = crate::conformance!(@cases names);
 
 /// Makes one test of each case, for one store:
 ///
-/// ```ignore
+/// ```text
 /// hapax::conformance! {
 ///     harness: MyHarness::new().await,
 ///     exempt: [("everything_is_there_after_a_restart", "it keeps nothing")],
