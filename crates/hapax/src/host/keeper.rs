@@ -230,7 +230,10 @@ impl Keeper {
         let mut pace = Pace::new(Duration::from_millis(50), self.core.settings.lease / 3);
         loop {
             self.instance = Core::new_instance(&self.core.hapax, &self.core.settings);
-            match self.register_once().await {
+            // A store that does not answer is asked again, by another id: this one's answer may still come.
+            let patience = self.core.settings.lease.max(Duration::from_secs(5));
+            let late = || Error::may_have_happened(ErrorKind::Unreachable, format!("no answer within {patience:?}"));
+            match timeout(patience, self.register_once()).await.unwrap_or_else(|_| Err(late())) {
                 Ok(()) => break,
                 Err(error) => {
                     telemetry::store_failed("register");
@@ -247,10 +250,7 @@ impl Keeper {
     async fn register_once(&mut self) -> Result<()> {
         self.instance.next_beat();
         let anchor = Deadline::anchor();
-        let every = self.core.settings.lease / 3;
-        let asked = timeout(every, self.store.register(self.core.registration(&self.instance))).await;
-        let late = || Error::may_have_happened(ErrorKind::Unreachable, format!("no answer within {every:?}"));
-        asked.unwrap_or_else(|_| Err(late()))?;
+        self.store.register(self.core.registration(&self.instance)).await?;
         self.instance.renewed(anchor.deadline(self.instance.lease_ms), anchor.plus_ms(0));
         Ok(())
     }
