@@ -183,7 +183,7 @@ impl Model {
 
     /// Takes in a job as a store keeps it: so a store lends the rows of one step to the law, instead of stating it
     /// anew.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn hold(&mut self, job: JobRecord) {
         self.index.insert(&job);
         self.jobs.insert(job.id, job);

@@ -20,6 +20,8 @@ mod leases;
 pub mod memory;
 mod once;
 mod operate;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]

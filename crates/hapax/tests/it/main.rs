@@ -9,6 +9,8 @@ mod host;
 #[cfg(feature = "sqlite")]
 mod kills;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod reach;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -1,0 +1,526 @@
+//! A slice of the tables: the rows that one verb touches, locked and lent to the law.
+//!
+//! Under the locks of its rows nothing can change between reading and writing, so this store need not state the law in
+//! SQL a second time: it reads the rows, lets the [`Model`] decide, and writes back what the model changed. Each write
+//! still carries its guard, and a guard that fails although the lock was held undoes the whole step.
+//!
+//! Rows are locked in one order everywhere, so that no two steps wait for each other: instances, jobs by id, keys by
+//! boundary, scope and hash.
+//!
+//! The few verbs that are asked for thousands of times a second have statements of their own instead.
+
+use std::collections::BTreeSet;
+
+use sqlx::Result;
+
+use super::rows::{self, KeyArrays, at_most_one, change, count, exactly_one, fetch};
+use super::step::Step;
+use crate::clock::Now;
+use crate::id::{Boundary, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey};
+use crate::model::job::RUNS_KEPT_MAX;
+use crate::model::{Counters, Instance, JobRecord, KeyHolder, KeyRecord, KeyState, Lock, Model, RunRecord};
+
+/// Rows on loan.
+#[derive(Debug)]
+pub(super) struct Slice<'s, 'c> {
+    step: &'s mut Step<'c>,
+    model: Model,
+    /// Keys that were not known, for which a row was made to be locked.
+    places: BTreeSet<OnceKey>,
+    /// Keys that were read without a lock, since their answer is no more than a refusal.
+    unlocked: BTreeSet<OnceKey>,
+}
+
+/// For what the permits of a lock are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A new grant, to whom others may have to give way.
+    Grant,
+    /// A longer lease for the one who has it.
+    Renewal,
+    /// To take one away.
+    Release,
+    /// To look.
+    Look,
+}
+
+impl<'s, 'c> Slice<'s, 'c> {
+    /// An empty slice.
+    pub(super) fn of(step: &'s mut Step<'c>) -> Self {
+        Self { step, model: Model::new(), places: BTreeSet::new(), unlocked: BTreeSet::new() }
+    }
+
+    /// Locks and takes a job and its once key, if they are there.
+    pub(super) async fn job(&mut self, id: JobId) -> Result<&mut Self> {
+        self.jobs(vec![id]).await
+    }
+
+    /// Locks and takes jobs and their once keys, as far as they are there.
+    pub(super) async fn jobs(&mut self, ids: Vec<JobId>) -> Result<&mut Self> {
+        if ids.is_empty() {
+            return Ok(self);
+        }
+        let found = fetch!(self.step, include_str!("sql/jobs/lock.sql"), rows::job, ids = ids);
+        let keys: BTreeSet<OnceKey> = found.iter().filter_map(|job| job.once.clone()).collect();
+        self.keys(&keys).await?;
+        for job in found {
+            self.model.hold(job);
+        }
+        Ok(self)
+    }
+
+    /// Locks and takes a job and its once key, which is wanted even if it is not known any more.
+    pub(super) async fn job_with_place(&mut self, id: JobId) -> Result<&mut Self> {
+        self.job(id).await?;
+        let key = self.model.job(id).and_then(|job| job.once.clone());
+        match key.filter(|key| !self.model.keys.contains_key(key)) {
+            Some(key) => self.wanted_key(&key).await,
+            None => Ok(self),
+        }
+    }
+
+    /// Locks and takes once keys, as far as they are known.
+    pub(super) async fn keys(&mut self, keys: &BTreeSet<OnceKey>) -> Result<&mut Self> {
+        let KeyArrays { boundaries, scopes, hashes, .. } = KeyArrays::of(keys);
+        if hashes.is_empty() {
+            return Ok(self);
+        }
+        let text = include_str!("sql/keys/lock.sql");
+        let found = fetch!(self.step, text, rows::key, boundaries = boundaries, scopes = scopes, hashes = hashes);
+        self.take_in(found);
+        Ok(self)
+    }
+
+    /// Locks and takes one once key, whether or not it is known.
+    pub(super) async fn wanted_key(&mut self, key: &OnceKey) -> Result<&mut Self> {
+        let keys = BTreeSet::from([key.clone()]);
+        loop {
+            self.hold_places(&keys).await?;
+            self.keys(&keys).await?;
+            // Unless the pruner came between the two.
+            if self.model.keys.contains_key(key) {
+                return Ok(self);
+            }
+        }
+    }
+
+    /// Takes the once keys that jobs come with, and those of the jobs that are there already. A key that other work has
+    /// is not locked: who enqueues in a long transaction of the user's does not hold up the finish of that work.
+    pub(super) async fn keys_for(&mut self, jobs: &[crate::model::NewJob]) -> Result<()> {
+        let keyed = || jobs.iter().filter_map(|job| job.once.as_ref().map(|once| (job, &once.key)));
+        let wanted: BTreeSet<OnceKey> = keyed().map(|(_, key)| key.clone()).collect();
+        let mut missing = wanted.clone();
+        while !missing.is_empty() {
+            self.hold_places(&missing).await?;
+            self.unlocked.extend(missing.iter().filter(|key| !self.places.contains(*key)).cloned());
+            let found = find_keys(self.step, &missing).await?;
+            self.take_in(found);
+            // Those that the pruner deleted between the two.
+            missing.retain(|key| !self.model.keys.contains_key(key));
+        }
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        for job in self::jobs(self.step, ids).await? {
+            self.model.hold(job);
+        }
+        // The law says which of the keys that were not locked it would take.
+        let mut trial = self.model.clone();
+        trial.enqueue(self.step.now(), jobs);
+        let taken = |key: &&OnceKey| trial.keys.get(*key).map(owner) != self.model.keys.get(*key).map(owner);
+        let taken: BTreeSet<OnceKey> = self.unlocked.iter().filter(taken).cloned().collect();
+        self.unlocked.retain(|key| !taken.contains(key));
+        self.keys(&taken).await?;
+        Ok(())
+    }
+
+    async fn hold_places(&mut self, keys: &BTreeSet<OnceKey>) -> Result<()> {
+        let KeyArrays { boundaries, scopes, hashes, values } = KeyArrays::of(keys);
+        let text = include_str!("sql/keys/hold_places.sql");
+        let place = |row: &sqlx::postgres::PgRow| rows::place(row);
+        let made: BTreeSet<(String, String, Vec<u8>)> = fetch!(
+            self.step,
+            text,
+            place,
+            boundaries = boundaries,
+            scopes = scopes,
+            hashes = hashes,
+            values = values,
+        )
+        .into_iter()
+        .collect();
+        let place = |key: &&OnceKey| {
+            let place = (key.boundary().as_str().to_owned(), key.scope().as_str().to_owned(), key.hash().to_vec());
+            made.contains(&place)
+        };
+        self.places.extend(keys.iter().filter(place).cloned());
+        Ok(())
+    }
+
+    fn take_in(&mut self, found: Vec<KeyRecord>) {
+        self.model.keys.extend(found.into_iter().map(|record| (record.key.clone(), record)));
+    }
+
+    /// Locks and takes an instance, if it is known.
+    pub(super) async fn instance(&mut self, id: InstanceId) -> Result<&mut Self> {
+        let found = fetch!(self.step, include_str!("sql/instances/lock.sql"), rows::instance, id = id);
+        self.model.instances.extend(found.into_iter().map(|instance| (id, instance)));
+        Ok(self)
+    }
+
+    /// Takes every instance that is remembered, without locks. Those of `mine` were locked before; of all others one
+    /// whose lease has run out is spared, since it may be renewing it now.
+    pub(super) async fn instances(&mut self, mine: Option<&[InstanceId]>) -> Result<&mut Self> {
+        let lease_now = self.step.now().lease;
+        let found = fetch!(self.step, include_str!("sql/instances/list.sql"), rows::instance);
+        self.model.instances.extend(found.into_iter().map(|mut instance| {
+            let id = instance.new.id;
+            if mine.is_some_and(|mine| !mine.contains(&id)) && instance.lease_until <= lease_now {
+                instance.lease_until = crate::clock::Micros(lease_now.0.saturating_add(1));
+            }
+            (id, instance)
+        }));
+        Ok(self)
+    }
+
+    /// Takes the permits of one lock.
+    pub(super) async fn locks(&mut self, name: &Name, wanted: Wanted) -> Result<&mut Self> {
+        if wanted == Wanted::Grant {
+            let schema_and_name = format!("{} lock {name}", self.step.schema());
+            let mut first = [0; 8];
+            first.copy_from_slice(&Fingerprint::of(schema_and_name.as_bytes()).as_bytes()[..8]);
+            let text = include_str!("sql/locks/enter.sql");
+            fetch!(self.step, text, |_| Ok(()), identity = i64::from_be_bytes(first));
+        }
+        let found = match wanted {
+            Wanted::Grant | Wanted::Release => {
+                fetch!(self.step, include_str!("sql/locks/lock.sql"), rows::lock, name = name.as_str())
+            }
+            Wanted::Renewal => {
+                fetch!(self.step, include_str!("sql/locks/lock_to_renew.sql"), rows::lock, name = name.as_str())
+            }
+            Wanted::Look => fetch!(self.step, include_str!("sql/locks/of_name.sql"), rows::lock, name = name.as_str()),
+        };
+        self.model.locks.extend(found);
+        Ok(self)
+    }
+
+    /// Takes the permits of every lock, to look.
+    pub(super) async fn all_locks(&mut self) -> Result<&mut Self> {
+        self.model.locks.extend(fetch!(self.step, include_str!("sql/locks/list.sql"), rows::lock));
+        Ok(self)
+    }
+
+    /// Takes a fence, for steps that may give one. To be asked for once the rows are locked.
+    pub(super) async fn fences(&mut self) -> Result<&mut Self> {
+        self.model.fences = next_fence(self.step).await?.as_i64() - 1;
+        Ok(self)
+    }
+
+    /// The step itself, for what is not lent to the law.
+    pub(super) const fn step(&mut self) -> &mut Step<'c> {
+        self.step
+    }
+
+    /// What the law answers to a question that changes nothing.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&Model) -> T) -> T {
+        question(&self.model)
+    }
+
+    /// Lets the law decide, as of when the rows are locked, and writes back what it changed.
+    pub(super) async fn decide<T>(&mut self, step: impl FnOnce(&mut Model, Now) -> T) -> Result<T> {
+        let now = self.step.look_at_the_clock().await?;
+        let was = self.model.clone();
+        let answer = step(&mut self.model, now);
+        self.save(&was).await?;
+        Ok(answer)
+    }
+
+    async fn save(&mut self, was: &Model) -> Result<()> {
+        let is = std::mem::take(&mut self.model);
+        let made: Vec<&JobRecord> = is.jobs.values().filter(|job| !was.jobs.contains_key(&job.id)).collect();
+        // One that is there by now is the same job, sent again.
+        rows::insert_jobs(self.step, &made).await?;
+        for (id, job) in &is.jobs {
+            if let Some(old) = was.jobs.get(id).filter(|old| *old != job) {
+                save_job(self.step, old, job).await?;
+            }
+        }
+        for (id, runs) in &is.runs {
+            for run in runs {
+                keep_run(self.step, *id, run).await?;
+            }
+        }
+        self.save_keys((was, &is)).await?;
+        for (id, instance) in &is.instances {
+            match was.instances.get(id) {
+                None => insert_instance(self.step, instance).await?,
+                Some(old) if old != instance => save_instance(self.step, instance).await?,
+                Some(_) => {}
+            }
+        }
+        save_locks(self.step, was, &is).await?;
+        save_evidence(self.step, &is).await?;
+        self.model = is;
+        Ok(())
+    }
+
+    async fn save_keys(&mut self, (was, is): (&Model, &Model)) -> Result<()> {
+        let mut duplicates: Vec<&OnceKey> = Vec::new();
+        for (key, record) in &is.keys {
+            let old = was.keys.get(key).ok_or_else(|| sqlx::Error::Protocol("a key that was not locked".to_owned()))?;
+            if self.unlocked.contains(key) {
+                // All that can have become of it is that duplicates were refused.
+                let more = record.refused.saturating_sub(old.refused) as usize;
+                duplicates.extend(std::iter::repeat_n(key, more));
+            } else if old != record {
+                save_key(self.step, old, record).await?;
+            } else if self.places.contains(key) {
+                forget_key(self.step, (key, old)).await?;
+            }
+        }
+        for (key, old) in was.keys.iter().filter(|(key, _)| !is.keys.contains_key(key)) {
+            forget_key(self.step, (key, old)).await?;
+        }
+        let KeyArrays { boundaries, scopes, hashes, .. } = KeyArrays::of(duplicates);
+        if !hashes.is_empty() {
+            let (text, wall) = (include_str!("sql/keys/refuse.sql"), self.step.now().wall);
+            change!(self.step, text, wall = wall, boundaries = boundaries, scopes = scopes, hashes = hashes);
+        }
+        Ok(())
+    }
+}
+
+/// Whose a key is, and how it stands: all but the count of its refused duplicates.
+fn owner(key: &KeyRecord) -> (KeyState, &KeyHolder, Option<Fence>) {
+    (key.state, &key.holder, key.fence)
+}
+
+/// The fence of one claim.
+pub(super) async fn next_fence(step: &mut Step<'_>) -> Result<Fence> {
+    let found = fetch!(step, include_str!("sql/meta/next_fence.sql"), rows::only::<Fence>);
+    at_most_one(found).ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Jobs as they stand, as far as they are there, by id.
+pub(super) async fn jobs(step: &mut Step<'_>, ids: Vec<JobId>) -> Result<Vec<JobRecord>> {
+    Ok(fetch!(step, include_str!("sql/jobs/find.sql"), rows::job, ids = ids))
+}
+
+/// A once key as it stands.
+pub(super) async fn key(step: &mut Step<'_>, key: &OnceKey) -> Result<Option<KeyRecord>> {
+    Ok(at_most_one(find_keys(step, [key]).await?))
+}
+
+async fn find_keys<'k>(step: &mut Step<'_>, keys: impl IntoIterator<Item = &'k OnceKey>) -> Result<Vec<KeyRecord>> {
+    let KeyArrays { boundaries, scopes, hashes, .. } = KeyArrays::of(keys);
+    let text = include_str!("sql/keys/find.sql");
+    Ok(fetch!(step, text, rows::key, boundaries = boundaries, scopes = scopes, hashes = hashes))
+}
+
+async fn save_job(step: &mut Step<'_>, was: &JobRecord, job: &JobRecord) -> Result<()> {
+    debug_assert_eq!(
+        (&was.payload, &was.once, was.fence, &was.progress),
+        (&job.payload, &job.once, job.fence, &job.progress),
+        "what the statement does not write has not changed"
+    );
+    let claim = job.claim.as_ref();
+    exactly_one(change!(
+        step,
+        include_str!("sql/jobs/save.sql"),
+        state = job.state.as_str(),
+        due_at = job.due_at,
+        ended_fence = job.ended_fence,
+        owner = claim.map(|c| c.instance),
+        claim = claim.map(|c| c.claim),
+        claimed_at = claim.map(|c| c.at),
+        started_at = claim.and_then(|c| c.started_at),
+        deadline = claim.map(|c| c.deadline),
+        runs = i64::from(job.runs),
+        failures = i64::from(job.failures),
+        takeovers = i64::from(job.takeovers),
+        unstarted_takeovers = i64::from(job.unstarted_takeovers),
+        suspect = job.suspect,
+        cancel_requested = job.cancel_requested,
+        result = job.result.as_deref(),
+        reason = job.reason.as_deref(),
+        finished_at = job.finished_at,
+        purge_at = job.purge_at,
+        refused = i64::from(job.refused),
+        id = job.id,
+        was_state = was.state.as_str(),
+        was_fence = was.fence,
+    ))
+}
+
+async fn keep_run(step: &mut Step<'_>, job: JobId, run: &RunRecord) -> Result<()> {
+    change!(
+        step,
+        include_str!("sql/runs/insert.sql"),
+        job = job,
+        number = i64::from(run.number),
+        fence = run.fence,
+        instance = run.instance,
+        started_at = run.started_at,
+        ended_at = run.ended_at,
+        outcome = run.outcome.as_str(),
+        detail = run.detail.as_deref(),
+    );
+    if run.number > RUNS_KEPT_MAX {
+        let number = i64::from(run.number - RUNS_KEPT_MAX);
+        change!(step, include_str!("sql/runs/trim.sql"), job = job, number = number);
+    }
+    Ok(())
+}
+
+fn holder_of(key: &KeyRecord) -> (Option<JobId>, Option<&str>) {
+    match &key.holder {
+        KeyHolder::Job(id) => (Some(*id), None),
+        KeyHolder::Claim(name) => (None, Some(name.as_str())),
+    }
+}
+
+async fn forget_key(step: &mut Step<'_>, (key, was): (&OnceKey, &KeyRecord)) -> Result<()> {
+    exactly_one(change!(
+        step,
+        include_str!("sql/keys/forget.sql"),
+        boundary = Boundary::as_str(key.boundary()),
+        scope = key.scope().as_str(),
+        hash = key.hash().to_vec(),
+        was_state = was.state.as_str(),
+        was_fence = was.fence,
+    ))
+}
+
+async fn save_key(step: &mut Step<'_>, was: &KeyRecord, key: &KeyRecord) -> Result<()> {
+    let (job, holder) = holder_of(key);
+    exactly_one(change!(
+        step,
+        include_str!("sql/keys/save.sql"),
+        fingerprint = key.fingerprint.map(|print| print.as_bytes().to_vec()),
+        state = key.state.as_str(),
+        job = job,
+        holder = holder,
+        fence = key.fence,
+        acquisition = key.acquisition,
+        lease_until = key.lease_until,
+        attempts = i64::from(key.attempts),
+        since = key.since,
+        ended_at = key.ended_at,
+        keep_until = key.keep_until,
+        result = key.result.as_deref(),
+        refused = i64::from(key.refused),
+        last_refused_at = key.last_refused_at,
+        boundary = key.key.boundary().as_str(),
+        scope = key.key.scope().as_str(),
+        hash = key.key.hash().to_vec(),
+        was_state = was.state.as_str(),
+        was_fence = was.fence,
+        was_job = holder_of(was).0,
+    ))
+}
+
+async fn insert_instance(step: &mut Step<'_>, instance: &Instance) -> Result<()> {
+    let new = &instance.new;
+    exactly_one(change!(
+        step,
+        include_str!("sql/instances/insert.sql"),
+        id = new.id,
+        name = new.name.as_str(),
+        version = new.version.as_str(),
+        queues = rows::list(&new.queues),
+        kinds = rows::list(&new.kinds),
+        lease_ms = count(new.lease_ms),
+        live = instance.live,
+        started_at = instance.started_at,
+        renewed_at = instance.renewed_at,
+        lease_until = instance.lease_until,
+    ))
+}
+
+async fn save_instance(step: &mut Step<'_>, instance: &Instance) -> Result<()> {
+    let new = &instance.new;
+    exactly_one(change!(
+        step,
+        include_str!("sql/instances/save.sql"),
+        name = new.name.as_str(),
+        version = new.version.as_str(),
+        queues = rows::list(&new.queues),
+        kinds = rows::list(&new.kinds),
+        lease_ms = count(new.lease_ms),
+        live = instance.live,
+        renewed_at = instance.renewed_at,
+        lease_until = instance.lease_until,
+        id = new.id,
+    ))
+}
+
+async fn save_locks(step: &mut Step<'_>, was: &Model, is: &Model) -> Result<()> {
+    for (identity, lock) in &is.locks {
+        match was.locks.get(identity) {
+            None => insert_lock(step, identity, lock).await?,
+            Some(old) if old != lock => save_lock(step, identity, (old.fence, lock)).await?,
+            Some(_) => {}
+        }
+    }
+    for ((name, slot), old) in was.locks.iter().filter(|(identity, _)| !is.locks.contains_key(identity)) {
+        let (text, slot) = (include_str!("sql/locks/release.sql"), i64::from(*slot));
+        exactly_one(change!(step, text, name = name.as_str(), slot = slot, was_fence = old.fence))?;
+    }
+    Ok(())
+}
+
+async fn insert_lock(step: &mut Step<'_>, (name, slot): &(Name, u32), lock: &Lock) -> Result<()> {
+    exactly_one(change!(
+        step,
+        include_str!("sql/locks/insert.sql"),
+        name = name.as_str(),
+        slot = i64::from(*slot),
+        permits = i64::from(lock.permits),
+        fence = lock.fence,
+        acquisition = lock.acquisition,
+        holder = lock.holder.as_str(),
+        since = lock.since,
+        lease_until = lock.lease_until,
+    ))
+}
+
+async fn save_lock(step: &mut Step<'_>, (name, slot): &(Name, u32), (was, lock): (Fence, &Lock)) -> Result<()> {
+    exactly_one(change!(
+        step,
+        include_str!("sql/locks/save.sql"),
+        permits = i64::from(lock.permits),
+        fence = lock.fence,
+        acquisition = lock.acquisition,
+        holder = lock.holder.as_str(),
+        since = lock.since,
+        lease_until = lock.lease_until,
+        name = name.as_str(),
+        slot = i64::from(*slot),
+        was_fence = was,
+    ))
+}
+
+async fn save_evidence(step: &mut Step<'_>, is: &Model) -> Result<()> {
+    for refusal in &is.refusals {
+        change!(
+            step,
+            include_str!("sql/refusals/insert.sql"),
+            at = refusal.at,
+            verb = refusal.verb.as_str(),
+            identity = refusal.identity.as_str(),
+            fence = refusal.fence,
+        );
+    }
+    if is.counters == Counters::default() {
+        return Ok(());
+    }
+    let Counters { duplicates_refused, writes_refused, takeovers, unstarted_takeovers, deadlines } = is.counters;
+    exactly_one(change!(
+        step,
+        include_str!("sql/counters/add.sql"),
+        duplicates_refused = count(duplicates_refused),
+        writes_refused = count(writes_refused),
+        takeovers = count(takeovers),
+        unstarted_takeovers = count(unstarted_takeovers),
+        deadlines = count(deadlines),
+    ))
+}

@@ -1,0 +1,7 @@
+-- newest: ids of the newest jobs of the whole store.
+-- binds: :before, :limit
+select id
+  from hapax.jobs
+ where (:before::uuid is null or id < :before)
+ order by id desc
+ limit :limit

@@ -1,0 +1,9 @@
+-- is_live: whether an instance may claim and reap; it cannot be declared dead before this transaction ends.
+-- binds: :id, :lease_now
+-- differs from sqlite: locks the row, yet not against its own heartbeat
+select true
+  from hapax.instances
+ where id = :id
+   and live
+   and lease_until > :lease_now
+   for key share

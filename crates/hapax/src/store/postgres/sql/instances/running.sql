@@ -1,0 +1,6 @@
+-- running: how many runs belong to an instance.
+-- binds: :instance
+select count(*)
+  from hapax.jobs
+ where state = 'running'
+   and owner = :instance

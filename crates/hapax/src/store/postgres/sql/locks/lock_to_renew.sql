@@ -1,0 +1,8 @@
+-- lock_to_renew: every permit of one lock; a guard in a transaction of the user's does not hold up a renewal.
+-- binds: :name
+-- differs from sqlite: has no counterpart there, where the file itself is locked
+select name, slot, permits, fence, acquisition, holder, since, lease_until
+  from hapax.locks
+ where name = :name
+ order by slot
+   for no key update

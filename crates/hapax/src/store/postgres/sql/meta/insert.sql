@@ -1,0 +1,4 @@
+-- insert: makes fresh tables ours.
+-- binds: :version, :min_program
+insert into hapax.meta (one, version, min_program, store, made_at)
+values (1, :version, :min_program, gen_random_uuid(), clock_timestamp())

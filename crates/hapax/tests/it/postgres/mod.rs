@@ -1,0 +1,4 @@
+//! The PostgreSQL store, beyond the conformance suite.
+
+pub(crate) mod place;
+mod suite;
