@@ -1,5 +1,6 @@
 //! `schema`: the golden files that are written by a program, such as each store's `schema.sql` and the table of job
 //! states in the docs. The tests whose name contains `schema` write them when `HAPAX_BLESS` is set, else they compare.
+//! The page of a server's store is what that server answers after all migrations, so it has to be up (`services up`).
 
 use std::io::{self, Write as _};
 use std::process::Stdio;

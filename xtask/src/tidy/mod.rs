@@ -8,6 +8,7 @@
 mod arrows;
 mod conformance;
 mod dead;
+mod drivers;
 mod items;
 mod leftovers;
 mod lex;
@@ -75,6 +76,7 @@ type Kind = (fn() -> Vec<&'static Law>, fn(&Tree) -> Vec<Finding>);
 
 const KINDS: &[Kind] = &[
     (arrows::laws, arrows::check),
+    (drivers::laws, drivers::check),
     (sizes::laws, sizes::check),
     (statements::laws, statements::check),
     (words::laws, words::check),

@@ -48,9 +48,9 @@ impl Reexports {
 }
 
 /// One leaf of a `use` tree.
-struct Used {
-    segments: Vec<String>,
-    known_as: String,
+pub(super) struct Used {
+    pub(super) segments: Vec<String>,
+    pub(super) known_as: String,
     line: usize,
 }
 
@@ -131,7 +131,7 @@ fn plain(tokens: &[Token], index: usize, next: &mut usize) -> Option<(Vec<String
 }
 
 /// The leaves of the `use` tree at `begin`; `next` is moved behind its semicolon.
-fn unfold(tokens: &[Token], begin: usize, next: &mut usize) -> Vec<Used> {
+pub(super) fn unfold(tokens: &[Token], begin: usize, next: &mut usize) -> Vec<Used> {
     let mut found = Vec::new();
     // A stack of prefixes, one for each open brace.
     let mut prefixes: Vec<Vec<String>> = vec![Vec::new()];

@@ -150,6 +150,47 @@ fn a_statement_guard_is_said_and_is_there() {
 }
 
 #[test]
+fn a_difference_is_from_a_store_that_is_there() {
+    let text = "-- claim: takes\n-- binds: none\n-- differs from postgres: locks nothing\nselect 1;\n";
+    only(&[(SQL, text)], &format!("{SQL}:3:"), "compares with `postgres`");
+    let text = "-- claim: takes\n-- binds: none\n-- differs: locks nothing\nselect 1;\n";
+    only(&[(SQL, text)], &format!("{SQL}:3:"), "is not `-- differs from STORE: why`");
+}
+
+#[test]
+fn statements_that_are_translated_bind_by_name() {
+    let place = "crates/hapax/src/store/postgres/sql/jobs/claim.sql";
+    let around = [
+        ("crates/hapax/src/store/mod.rs", "//! A\n//! b\n//! c\n//! d\n//! knows nothing\nmod sqlite; mod postgres;\n"),
+        ("crates/hapax/src/store/postgres/mod.rs", "//! A\n//! b\n//! c\n//! d\n//! knows nothing\nmod jobs;\n"),
+        ("crates/hapax/src/store/postgres/jobs.rs", "const A: &str = include_str!(\"sql/jobs/claim.sql\");\n"),
+        ("crates/hapax/tests/it/main.rs", "mod sqlite; mod postgres;\n"),
+        ("crates/hapax/tests/it/postgres.rs", "conformance!(Postgres);\n"),
+    ];
+    let with = |text: &'static str| [&around[..], &[(place, text)]].concat();
+    let clean = "-- claim: takes\n-- binds: :ids, :at\n-- differs from sqlite: many\n\
+                 select 'a: b'::text -- so: it is\n  -- Not :a bind.\n where id = any(:ids::uuid[]) and at < :at;\n";
+    assert_eq!(said(&with(clean)), Vec::<String>::new());
+    let numbered = "-- claim: takes\n-- binds: $1\nselect $1;\n";
+    only(&with(numbered), &format!("{place}:3:"), "the bind `$1` is no `:name`");
+    let digits = "-- claim: takes\n-- binds: :a1\nselect :a1;\n";
+    only(&with(digits), &format!("{place}:3:"), "the bind `:a1` is no `:name`");
+    for text in [
+        "-- claim: takes\n-- binds: :a\nselect 'x:y', :a;\n",
+        "-- claim: takes\n-- binds: :a\nselect :a -- not :b\n;\n",
+    ] {
+        only(&with(text), &format!("{place}:3:"), "looks like a bind");
+    }
+}
+
+#[test]
+fn sqlx_stays_with_the_stores_that_need_it() {
+    let jobs = "crates/hapax/src/store/sqlite/jobs.rs";
+    let text = "use sqlx::Row;\nconst CLAIM: &str = include_str!(\"sql/jobs/claim.sql\");\n";
+    only(&[(jobs, text)], &format!("{jobs}:1:"), "`sqlx`");
+}
+
+#[test]
 fn a_statement_is_used_exactly_once() {
     let jobs = "crates/hapax/src/store/sqlite/jobs.rs";
     only(&[(jobs, "// Nothing.\n")], &format!("{SQL}:1:"), "0 `include_str!`");

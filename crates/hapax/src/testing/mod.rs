@@ -1,5 +1,5 @@
 //! Helpers for users' own tests (feature `testing`): a store on a clock that the test moves, tasks that run when the
-//! test says so, instances that die on command, and answers that get lost.
+//! test says so, instances that die on command, answers that get lost, and connections that break.
 //!
 //! What runs here are the real claims, tasks and finishes; only the waiting is the test's. Never in production: a
 //! movable clock lets a test lie about time.
@@ -10,10 +10,12 @@
 mod dead;
 mod faults;
 mod hapax;
+mod proxy;
 
 pub use dead::DeadInstance;
 pub use faults::{Fault, Faults};
 pub use hapax::TestHapax;
+pub use proxy::{Proxy, ProxyConnection, ProxyCounts, ProxyFaults, When};
 
 pub use crate::clock::Clock;
 

@@ -16,6 +16,8 @@ pub(super) struct Header {
     pub(super) title: Option<(String, String)>,
     pub(super) binds: Option<Entry>,
     pub(super) guard: Option<Entry>,
+    /// Every entry that begins with `differs`, without that word.
+    pub(super) differs: Vec<Entry>,
     /// The text below the header, without comments and the content of strings.
     pub(super) body: String,
     /// The line on which the body begins.
@@ -32,21 +34,31 @@ impl Header {
             title: title.map(|(name, does)| (name.trim().to_string(), does.trim().to_string())),
             binds: entry(&head, "binds:"),
             guard: entry(&head, "guard:"),
+            differs: (0..head.len()).filter_map(|index| entry_at(&head, index, "differs")).collect(),
             body: sql::bare(&body.join("\n")),
             body_line: head.len() + 1,
         }
     }
 }
 
-/// The entry that begins with a key, with the lines below it that are indented by two blanks or more.
+/// The first entry that begins with a key.
 fn entry(head: &[&str], key: &str) -> Option<Entry> {
-    let (index, first) = head.iter().enumerate().find_map(|(index, line)| {
-        let text = line.strip_prefix("-- ")?.strip_prefix(key)?;
-        Some((index, text))
-    })?;
+    (0..head.len()).find_map(|index| entry_at(head, index, key))
+}
+
+/// The entry at an index, if it begins with the key; with the lines below it that are indented by two blanks or more.
+fn entry_at(head: &[&str], index: usize, key: &str) -> Option<Entry> {
+    let first = head[index].strip_prefix("-- ")?.strip_prefix(key)?;
     let more = head[index + 1..].iter().map_while(|line| line.strip_prefix("--   ").or(line.strip_prefix("--  ")));
     let text = std::iter::once(first).chain(more).collect::<Vec<_>>().join(" ");
     Some(Entry { line: index + 1, text: text.trim().to_string() })
+}
+
+/// The store and the reason in `from STORE: why`, which is what follows `differs`.
+pub(super) fn difference(entry: &Entry) -> Option<(&str, &str)> {
+    let (store, why) = entry.text.strip_prefix("from ")?.split_once(':')?;
+    let (store, why) = (store.trim(), why.trim());
+    (!why.is_empty() && !store.is_empty() && !store.contains(' ')).then_some((store, why))
 }
 
 /// The words of a guard entry; none if it says `none, because …`.
@@ -81,6 +93,20 @@ mod tests {
         assert_eq!(header.binds.expect("binds").text, ":a, :b");
         assert_eq!(guard(&header.guard.expect("guard")), Ok(vec!["state".into(), "fence".into()]));
         assert_eq!((header.body.trim_end(), header.body_line), ("select :a \n, :b", 5));
+    }
+
+    #[test]
+    fn a_difference_names_a_store_and_a_reason() {
+        let header = Header::of(
+            "-- claim: takes\n-- binds: none\n-- differs from sqlite: locks what it picks,\n--   row by row\n\
+             -- differs from mysql: returns it\nselect 1",
+        );
+        let found: Vec<_> = header.differs.iter().map(difference).collect();
+        assert_eq!(found, [Some(("sqlite", "locks what it picks, row by row")), Some(("mysql", "returns it"))]);
+        assert_eq!(header.differs[1].line, 5);
+        for text in ["from sqlite", "from sqlite: ", "a lot: it locks", "from the others: it locks"] {
+            assert_eq!(difference(&Entry { line: 1, text: text.into() }), None, "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! -- finish: ends a run with its outcome          the file's name, then what it does
 //! -- binds: :id, :fence, :outcome                 every bind of the text and no other, or `none`
 //! -- guard: state, fence; why, if that helps      words that stand behind `where`, or `none, because …`
+//! -- differs from sqlite: locks what it picks     if another store's statement of that name does something else
 //! -- anything else
 //! update jobs …
 //! ```
@@ -36,10 +37,18 @@ static GUARD: Law = Law {
     why: "every write that may come late is conditional, on the fence or on the state; its guard is said and is there",
 };
 
+static BY_NAME: Law = Law {
+    name: "statement binds by name",
+    why: "numbers are put for `:name` at run time by a reader that knows neither strings nor other kinds of binds",
+};
+
 const STORES: &str = "crates/hapax/src/store/";
 
+/// Where statements are translated before the server sees them.
+const TRANSLATED: &str = "crates/hapax/src/store/postgres/";
+
 pub(super) fn laws() -> Vec<&'static Law> {
-    vec![&USED, &HEADER, &GUARD]
+    vec![&USED, &HEADER, &GUARD, &BY_NAME]
 }
 
 /// Every statement that is not used once or whose header is not true.
@@ -54,6 +63,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             statement.binds(&mut found);
             statement.guard(&mut found);
             statement.single(&mut found);
+            statement.differs(tree, &mut found);
+            if source.path.starts_with(TRANSLATED) {
+                statement.translates(&mut found);
+            }
         }
     }
     found
@@ -198,4 +211,46 @@ impl Statement<'_> {
             found.push(Finding::new(&HEADER, self.at(self.header.body_line), what, "give each statement its own file"));
         }
     }
+
+    /// What is said to be otherwise in another store is said of a store that is there.
+    fn differs(&self, tree: &Tree, found: &mut Vec<Finding>) {
+        let stores = tree.folders(STORES);
+        let own = self.source.path.strip_prefix(STORES).and_then(|path| path.split('/').next());
+        for entry in &self.header.differs {
+            let what = match header::difference(entry) {
+                None => "a line begins with `differs` and is not `-- differs from STORE: why`".to_string(),
+                Some((store, _)) if Some(store) == own || !stores.contains(&store) => {
+                    format!("the header compares with `{store}`, which is no other store here")
+                }
+                Some(_) => continue,
+            };
+            let mend = "name the folder of the other store, and what is done otherwise here";
+            found.push(Finding::new(&HEADER, self.at(entry.line), what, mend));
+        }
+    }
+
+    /// Every bind is a name that the translation knows, and nothing else looks like one.
+    fn translates(&self, found: &mut Vec<Finding>) {
+        let plain = |name: &str| name.strip_prefix(':').is_some_and(|name| name.bytes().all(is_plain));
+        let binds = sql::binds(&self.header.body, false);
+        for (name, offset) in binds.iter().filter(|(name, _)| !plain(name)) {
+            let what = format!("the bind `{name}` is no `:name` of small letters and `_`");
+            let mend = "give it such a name; instead of an operator with `?` call its function";
+            found.push(Finding::new(&BY_NAME, self.at(self.header.body_line + offset), what, mend));
+        }
+        for (line, text) in (1..).zip(self.source.text.lines()).skip(self.header.body_line - 1) {
+            let told = binds.iter().filter(|(_, offset)| offset + self.header.body_line == line).count();
+            let looks = sql::binds(text, false).iter().filter(|(name, _)| name.starts_with(':')).count();
+            // Lines of comment are left out before the rest is read.
+            if !text.trim_start().starts_with("--") && looks > told {
+                let what = "a string, a quoted name or a comment holds what looks like a bind";
+                let mend = "write it without a word right behind `:`, or the comment on a line of its own";
+                found.push(Finding::new(&BY_NAME, self.at(line), what, mend));
+            }
+        }
+    }
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_lowercase()
 }

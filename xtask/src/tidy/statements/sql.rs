@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The text without comments and without the content of its strings; lines stay where they are.
+/// The text without comments and without its strings and quoted names; lines stay where they are.
 pub(super) fn bare(text: &str) -> String {
     let mut bare = String::new();
     let mut rest = text;
@@ -11,8 +11,8 @@ pub(super) fn bare(text: &str) -> String {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
             rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else if c == '\'' {
-            rest[1..].find('\'').map_or(rest.len(), |end| end + 2)
+        } else if c == '\'' || c == '"' {
+            rest[1..].find(c).map_or(rest.len(), |end| end + 2)
         } else {
             bare.push(c);
             rest = &rest[c.len_utf8()..];
@@ -126,6 +126,16 @@ mod tests {
             binds("redis.call('get', KEYS[1], ARGV[ 2 ])", true),
             [("KEYS[1]".into(), 0), ("ARGV[2]".into(), 0)]
         );
+    }
+
+    #[test]
+    fn a_bind_that_is_cast_is_one_bind() {
+        let names = |text: &str| binds(&bare(text), false).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names("select :a::bigint, :b::text[], (:c)::jsonb, :d :: uuid"), [":a", ":b", ":c", ":d"]);
+        assert_eq!(names("select 'x:y'::text, ''':z'::text, \":q\".a::int4, now()::timestamptz(3)"), [""; 0]);
+        assert_eq!(names("select f(at => :at, n := 1), x[1:2], E':e', -- :c\n/* :d\n :d */ :b"), [":at", ":b"]);
+        assert_eq!(names("select a @> :b, c <@ :d, e #>> :f::text[]"), [":b", ":d", ":f"]);
+        assert_eq!(names("where :owner::uuid is null or owner = :owner"), [":owner", ":owner"]);
     }
 
     #[test]
