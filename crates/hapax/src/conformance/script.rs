@@ -8,6 +8,7 @@ use proptest::prop_oneof;
 use proptest::sample::select;
 use proptest::strategy::Just;
 
+use super::world::{BEAT_MS, LEASE_MS};
 use crate::model::{JobState, Resolution, RunOutcome};
 
 /// How long ago something came: 0 is the last one. Wraps around what there is.
@@ -264,7 +265,8 @@ fn takeover() -> impl Strategy<Value = Vec<Op>> {
         let mut ops = vec![claims.0];
         ops.extend(starts);
         ops.extend(cancel);
-        ops.extend([Op::Advance(wait), register(1, true), Op::Reap(1, limit), register(0, true), claims.1]);
+        ops.extend([Op::Advance(wait), register(1, true), Op::Advance(BEAT_MS), Op::Reap(1, limit)]);
+        ops.extend([register(0, true), claims.1]);
         ops.extend(late);
         ops
     })
@@ -305,7 +307,7 @@ fn passing_on() -> impl Strategy<Value = Vec<Op>> {
 }
 
 const fn register(host: u8, anew: bool) -> Op {
-    Op::Register { host, anew, lease_ms: 10_000 }
+    Op::Register { host, anew, lease_ms: LEASE_MS }
 }
 
 /// Parts one after the other, on two live instances.

@@ -224,7 +224,10 @@ impl Model {
 
     /// A reaper may bite off whatever it likes of what is due, but as much as it may.
     fn observe_reap(&mut self, now: Now, (by, limit): (InstanceId, u32), observed: &Reaped) -> Result<(), String> {
-        self.require_live(now, by).map_err(|refusal| format!("reaped, but {refusal}"))?;
+        if !self.may_reap(now, by).map_err(|refusal| format!("reaped, but {refusal}"))? {
+            let nothing = *observed == Reaped::default();
+            return if nothing { Ok(()) } else { Err(format!("{by} may not reap yet, and reaped {observed:?}")) };
+        }
         let dead = self.declare_dead(now);
         let mut due: BTreeMap<JobId, Cause> = self.reapable(now).collect();
         let bite = due.len().min(limit as usize);
