@@ -4,6 +4,7 @@ use super::script::{Ago, Asking, EndOp, FORMER, KeyOp, NewOp, Op, RunAgo};
 use super::world::{bare, instance, job, key, lock, name, once};
 use crate::clock::{Micros, Now};
 use crate::id::{AcquisitionId, ClaimId, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey};
+use crate::model::ledger::KeyFilter;
 use crate::model::observe::{Answer, Command};
 use crate::model::{
     ClaimRequest, Due, End, Finish, Guarantee, JobFilter, KeyClaim, LockAnswer, LockRef, LockRequest, NewInstance,
@@ -142,11 +143,17 @@ impl Actor {
             }
             Op::FinishOnce { grant, done, keep_ms } => {
                 let (key, fence) = self.grant(*grant);
-                let failed = OnceEnd::Failed { error: "no".to_owned() };
-                let end = if *done { OnceEnd::Done { result: None } } else { failed };
-                Command::FinishOnce(key, fence, end, *keep_ms)
+                Command::FinishOnce(key, fence, once_end(*done), *keep_ms)
             }
             Op::FindOnce(n) => Command::FindOnce(key_number(*n)),
+            Op::ListOnce { prefix, after, limit } => {
+                let value = |n: &Option<u8>| n.map_or_else(String::new, |n| key_number(n).value().to_owned());
+                let (scope, prefix, after) = (bare("-").scope().clone(), value(prefix), value(after));
+                Command::ListOnce(KeyFilter { scope, prefix, after, limit: *limit })
+            }
+            Op::ForgetOnce(n) => Command::ForgetOnce(key_number(*n)),
+            Op::ResolveOnce { key, done, keep_ms } => Command::ResolveOnce(key_number(*key), once_end(*done), *keep_ms),
+            Op::BreakLock(n) => Command::BreakLock(numbered("lock", *n), "test".to_owned()),
             Op::Job(of) => Command::Job(self.job(*of)),
             Op::List { queue, state, before, limit } => Command::List(JobFilter {
                 queue: queue.map(|n| numbered("queue", n)),
@@ -158,6 +165,7 @@ impl Actor {
             Op::Queues => Command::Queues,
             Op::Instances => Command::Instances,
             Op::Refusals => Command::Refusals(1_000),
+            Op::Now => Command::Now,
             _ => Command::Counters,
         }
     }
@@ -245,6 +253,10 @@ fn finish(run: RunRef, end: &EndOp) -> Finish {
     Finish { run, end }
 }
 
+fn once_end(done: bool) -> OnceEnd {
+    if done { OnceEnd::Done { result: None } } else { OnceEnd::Failed { error: "no".to_owned() } }
+}
+
 fn key_claim(op: &KeyOp, now: Now) -> KeyClaim {
     let made_at = |ms: u64| Micros(now.wall.0 - i64::try_from(ms * 1_000).unwrap_or(0));
     KeyClaim {
@@ -265,6 +277,8 @@ pub(super) fn final_questions(jobs: &[JobId]) -> Vec<Command> {
     let mut questions: Vec<Command> = jobs.iter().map(|id| Command::Job(*id)).collect();
     questions.extend((0..KEYS).map(|n| Command::FindOnce(key_number(n))));
     questions.push(Command::List(JobFilter { limit: 1_000, ..JobFilter::default() }));
+    let scope = bare("-").scope().clone();
+    questions.push(Command::ListOnce(KeyFilter { scope, prefix: String::new(), after: String::new(), limit: 1_000 }));
     questions.extend([Command::LockHolders(None), Command::Queues, Command::Instances, Command::Counters]);
     questions
 }

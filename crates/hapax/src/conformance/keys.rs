@@ -2,8 +2,8 @@
 
 use super::Harness;
 use super::world::{
-    KEEP_KEY_MS, KEEP_MS, LEASE_MS, World, again, at_most_once, counted, done, fingerprint, job, key, key_claim, keyed,
-    name, refusal, run_of,
+    KEEP_KEY_MS, KEEP_MS, World, again, at_most_once, counted, done, fingerprint, job, key, key_claim, keyed, name,
+    refusal, run_of,
 };
 use crate::id::{KEY_BYTES_MAX, OnceKey};
 use crate::model::{
@@ -115,9 +115,7 @@ pub async fn a_killed_owner_leaves_no_key_behind(h: &dyn Harness) {
     assert_eq!(w.offer(&keyed("a")).await, existed(run, false), "the job lives, so it is held");
     let next = run_of(&w.take_suspect(by).await[0]);
     w.cancel(run.job, "test".to_owned()).await.expect("asked");
-    w.pass(LEASE_MS);
-    let by = w.live().await;
-    w.reap(by, 10).await.expect("live");
+    w.take_over().await;
     assert!(is_free(&w).await, "cancelled, and its owner died");
     assert!(!w.end(next, done()).await.counted());
     assert!(is_free(&w).await, "the late report takes nothing");

@@ -1,7 +1,7 @@
 //! What is given back untouched, and how a running job ends that was asked to stop.
 
 use super::Harness;
-use super::world::{World, again, at_most_once, counted, done, job, keyed, run_of, wish};
+use super::world::{BEAT_MS, World, again, at_most_once, counted, done, job, keyed, run_of, wish};
 use crate::id::ClaimId;
 use crate::model::{
     ClaimRequest, End, EnqueueAnswer, Heartbeat, JobState, NewJob, Release, RunOutcome, RunRef, Settled,
@@ -124,7 +124,7 @@ pub async fn a_cancelled_run_never_comes_back(h: &dyn Harness) {
     }
     w.release(by, Release::Runs(vec![released])).await.expect("answered");
     w.take_over().await;
-    let (late, limit) = (w.live().await, 1_000);
+    let (late, limit) = (w.reaper_after(BEAT_MS).await, 1_000);
     let short = || NewJob { run_timeout_ms: limit, ..job() };
     w.put(&[short(), short()]).await;
     let claimed = w.take(late).await;

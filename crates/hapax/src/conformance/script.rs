@@ -8,6 +8,7 @@ use proptest::prop_oneof;
 use proptest::sample::select;
 use proptest::strategy::Just;
 
+use super::world::{BEAT_MS, LEASE_MS};
 use crate::model::{JobState, Resolution, RunOutcome};
 
 /// How long ago something came: 0 is the last one. Wraps around what there is.
@@ -41,6 +42,10 @@ pub(super) enum Op {
     RenewOnce(Ago, u64),
     FinishOnce { grant: Ago, done: bool, keep_ms: u64 },
     FindOnce(u8),
+    ListOnce { prefix: Option<u8>, after: Option<u8>, limit: u32 },
+    ForgetOnce(u8),
+    ResolveOnce { key: u8, done: bool, keep_ms: u64 },
+    BreakLock(u8),
     Cancel(Ago),
     Retry(Ago),
     Park(Ago),
@@ -53,6 +58,7 @@ pub(super) enum Op {
     Instances,
     Refusals,
     Counters,
+    Now,
     Advance(u64),
     SetWallBy(i64),
 }
@@ -204,7 +210,15 @@ fn of_leases() -> impl Strategy<Value = Op> {
         1 => (0..4_u8, lease_ms()).prop_map(|(grant, ms)| Op::RenewOnce(grant, ms)),
         3 => (0..4_u8, any::<bool>(), keep_ms())
             .prop_map(|(grant, done, keep_ms)| Op::FinishOnce { grant, done, keep_ms }),
+        1 => (0..2_u8).prop_map(Op::BreakLock),
+        2 => (0..4_u8).prop_flat_map(word_on),
     ]
+}
+
+/// What a person says of a key.
+fn word_on(key: u8) -> impl Strategy<Value = Op> {
+    let resolve = (any::<bool>(), keep_ms()).prop_map(move |(done, keep_ms)| Op::ResolveOnce { key, done, keep_ms });
+    prop_oneof![1 => Just(Op::ForgetOnce(key)), 2 => resolve]
 }
 
 /// What only reads.
@@ -215,11 +229,14 @@ fn of_readers() -> impl Strategy<Value = Op> {
         1 => (option::of(0..2_u8), state, option::of(0..6_u8), 1..5_u32)
             .prop_map(|(queue, state, before, limit)| Op::List { queue, state, before, limit }),
         1 => (0..4_u8).prop_map(Op::FindOnce),
+        1 => (option::of(0..4_u8), option::of(0..4_u8), 1..4_u32)
+            .prop_map(|(prefix, after, limit)| Op::ListOnce { prefix, after, limit }),
         1 => option::of(0..2_u8).prop_map(Op::LockHolders),
         1 => Just(Op::Queues),
         1 => Just(Op::Instances),
         1 => Just(Op::Refusals),
         1 => Just(Op::Counters),
+        1 => Just(Op::Now),
     ]
 }
 
@@ -264,7 +281,8 @@ fn takeover() -> impl Strategy<Value = Vec<Op>> {
         let mut ops = vec![claims.0];
         ops.extend(starts);
         ops.extend(cancel);
-        ops.extend([Op::Advance(wait), register(1, true), Op::Reap(1, limit), register(0, true), claims.1]);
+        ops.extend([Op::Advance(wait), register(1, true), Op::Advance(BEAT_MS), Op::Reap(1, limit)]);
+        ops.extend([register(0, true), claims.1]);
         ops.extend(late);
         ops
     })
@@ -289,15 +307,24 @@ fn decisions() -> impl Strategy<Value = Vec<Op>> {
 
 /// Locks and keys that pass from one to the other.
 fn passing_on() -> impl Strategy<Value = Vec<Op>> {
-    let lock = (0..2_u8, 1..4_u32, vec(0..4_u8, 2..5)).prop_map(|(name, permits, acquisitions)| {
+    let acquisitions = (vec(0..4_u8, 2..5), option::weighted(0.2, 1..3_usize));
+    let lock = (0..2_u8, 1..4_u32, acquisitions).prop_map(|(name, permits, (acquisitions, broken_after))| {
         let acquire = |acquisition| Op::AcquireLock { name, permits, lease_ms: 10_000, acquisition };
-        acquisitions.into_iter().map(acquire).collect::<Vec<_>>()
+        let mut ops: Vec<Op> = acquisitions.into_iter().map(acquire).collect();
+        if let Some(place) = broken_after {
+            ops.insert(place, Op::BreakLock(name));
+        }
+        ops
     });
-    let key = (key_op(), vec(0..4_u8, 2..4), option::of(any::<bool>()), keep_ms()).prop_map(
-        |(key, acquisitions, done, keep_ms)| {
+    let key_and_word = key_op().prop_flat_map(|key| (option::weighted(0.3, word_on(key.key)), Just(key)));
+    let key = (key_and_word, vec(0..4_u8, 2..4), option::of(any::<bool>()), keep_ms()).prop_map(
+        |((word, key), acquisitions, done, keep_ms)| {
             let claim = |acquisition| Op::ClaimOnce { key: key.clone(), lease_ms: 10_000, acquisition };
             let mut ops: Vec<Op> = acquisitions.into_iter().map(claim).collect();
             ops.insert(1, done.map_or(Op::Advance(10_000), |done| Op::FinishOnce { grant: 0, done, keep_ms }));
+            if let Some(word) = word {
+                ops.insert(2, word);
+            }
             ops
         },
     );
@@ -305,7 +332,7 @@ fn passing_on() -> impl Strategy<Value = Vec<Op>> {
 }
 
 const fn register(host: u8, anew: bool) -> Op {
-    Op::Register { host, anew, lease_ms: 10_000 }
+    Op::Register { host, anew, lease_ms: LEASE_MS }
 }
 
 /// Parts one after the other, on two live instances.

@@ -4,11 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::Harness;
-use super::world::{LEASE_MS, RUN_MS, World, again, at_most_once, counted, done, job, name, refusal, run_of, wish};
+use super::world::{
+    BEAT_MS, LEASE_MS, RUN_MS, World, again, at_most_once, counted, done, job, name, refusal, run_of, wish,
+};
 use crate::id::JobId;
 use crate::model::job::{TAKEOVERS_MAX, UNSTARTED_TAKEOVERS_MAX};
 use crate::model::{
-    ClaimRequest, Counters, Finish, Heartbeat, JobFilter, JobRecord, JobState, NewJob, RetryPolicy, RunOutcome, Settled,
+    ClaimRequest, Counters, Finish, Heartbeat, JobFilter, JobRecord, JobState, NewJob, Reaped, Refusal, RetryPolicy,
+    RunOutcome, Settled,
 };
 
 /// RC-01, law 5: a job that finished between two bites of the sweep stays as it is, down to its times; the one that is
@@ -18,8 +21,7 @@ pub async fn the_sweep_leaves_finished_jobs_alone(h: &dyn Harness) {
     w.put(&[job(), job(), job()]).await;
     let dead = w.live().await;
     let claimed = w.take(dead).await;
-    w.pass(LEASE_MS);
-    let reaper = w.live().await;
+    let reaper = w.reaper_after(LEASE_MS).await;
     let first = w.reap(reaper, 1).await.expect("live");
     assert_eq!((first.dead.as_slice(), first.taken_back.len(), first.more), ([dead].as_slice(), 1, true));
     let mut left: Vec<&JobRecord> = claimed.iter().filter(|job| job.id != first.taken_back[0].0).collect();
@@ -38,8 +40,9 @@ pub async fn the_sweep_leaves_the_successor_alone(h: &dyn Harness) {
     w.put(&[job(), job(), job()]).await;
     let dead = w.live().await;
     let claimed = w.take(dead).await;
-    w.pass(LEASE_MS);
+    w.pass(LEASE_MS - BEAT_MS);
     let (slow, quick) = (w.live().await, w.live().await);
+    w.pass(BEAT_MS);
     let bite = w.reap(slow, 1).await.expect("live");
     let rest = w.reap(quick, 10).await.expect("live");
     assert_eq!((bite.taken_back.len(), rest.taken_back.len()), (1, 2));
@@ -77,12 +80,10 @@ pub async fn the_late_run_is_told_and_refused(h: &dyn Harness) {
 pub async fn a_live_owner_keeps_its_runs(h: &dyn Harness) {
     let w = World::new(h);
     let (by, run) = w.run(job()).await;
-    w.pass(LEASE_MS - 1);
-    let reaper = w.live().await;
-    assert_eq!(w.reap(reaper, 10).await.expect("live"), crate::model::Reaped::default());
+    let reaper = w.reaper_after(LEASE_MS - 1).await;
+    assert_eq!(w.reap(reaper, 10).await.expect("live"), Reaped::default());
     w.heartbeat(by, vec![run]).await.expect("renewed");
-    w.pass(LEASE_MS - 1);
-    let reaper = w.live().await;
+    let reaper = w.reaper_after(LEASE_MS - 1).await;
     assert_eq!(w.reap(reaper, 10).await.expect("live").taken_back, []);
     assert_eq!(w.state(run.job).await, JobState::Running);
 }
@@ -95,8 +96,35 @@ pub async fn expired_but_not_dead_is_renewed(h: &dyn Harness) {
     w.pass(5 * LEASE_MS);
     let Heartbeat::Alive { owned } = w.heartbeat(by, vec![run]).await.expect("answered") else { panic!("not dead") };
     assert_eq!(owned.iter().map(|owned| owned.run).collect::<Vec<_>>(), [run]);
-    let reaper = w.live().await;
+    let reaper = w.reaper_after(LEASE_MS - 1).await;
     assert_eq!(w.reap(reaper, 10).await.expect("live").dead, []);
+    assert_eq!(w.end(run, done()).await, counted(JobState::Done));
+}
+
+/// DESIGN §5: when the store stood still for longer than every lease, the first to renew itself waits one heartbeat
+/// before it reaps, whatever it asked for before; whoever is there by then has not died. Who stays away has.
+pub async fn after_a_stall_nobody_is_taken_for_dead(h: &dyn Harness) {
+    let w = World::new(h);
+    let (slow, run) = w.run_started(job()).await;
+    let (gone, lost) = w.run_started(job()).await;
+    let first = w.live().await;
+    w.pass(BEAT_MS);
+    assert_eq!(w.reap(first, 10).await.expect("live"), Reaped::default(), "nobody's lease has run out");
+    w.pass(3 * LEASE_MS);
+    assert_eq!(refusal(w.reap(first, 10).await), Refusal::NotLive { instance: first });
+    for _ in 0..2 {
+        // The second heartbeat finds a lease that holds, and changes nothing about the wait.
+        assert!(matches!(w.heartbeat(first, Vec::new()).await.expect("answered"), Heartbeat::Alive { .. }));
+        let before = w.snapshot().await;
+        assert_eq!(w.reap(first, 10).await.expect("live"), Reaped::default(), "the others come first");
+        assert_eq!(w.snapshot().await, before);
+        w.pass(BEAT_MS / 2);
+    }
+    assert!(matches!(w.heartbeat(slow, vec![run]).await.expect("answered"), Heartbeat::Alive { .. }));
+    w.pass(BEAT_MS - 2 * (BEAT_MS / 2));
+    let reaped = w.reap(first, 10).await.expect("live");
+    assert_eq!((reaped.dead, reaped.taken_back), (vec![gone], vec![(lost.job, JobState::Ready)]));
+    assert_eq!(w.reap(slow, 10).await.expect("live"), Reaped::default(), "it was away as well, and waits as well");
     assert_eq!(w.end(run, done()).await, counted(JobState::Done));
 }
 
@@ -200,8 +228,8 @@ pub async fn a_lost_run_is_in_doubt_at_most_once(h: &dyn Harness) {
 pub async fn a_live_instance_loses_a_run_past_its_deadline(h: &dyn Harness) {
     let w = World::new(h);
     let retry = RetryPolicy { max_attempts: 2, base_ms: 4_000, cap_ms: 4_000, jitter_percent: 0 };
-    let (by, run) = w.run_started(NewJob { run_timeout_ms: 3_000, retry, ..job() }).await;
-    w.pass(2_999);
+    let (by, run) = w.run_started(NewJob { run_timeout_ms: 4_500, retry, ..job() }).await;
+    w.pass(4_499);
     assert_eq!(w.reap(by, 10).await.expect("live").taken_back, []);
     w.pass(1);
     assert_eq!(w.reap(by, 10).await.expect("live").taken_back, [(run.job, JobState::Scheduled)]);
@@ -214,7 +242,7 @@ pub async fn a_live_instance_loses_a_run_past_its_deadline(h: &dyn Harness) {
     w.pass(4_000);
     let next = run_of(&w.take(by).await[0]);
     w.start(vec![next]).await.expect("started");
-    w.pass(3_000);
+    w.pass(4_500);
     assert_eq!(w.reap(by, 10).await.expect("live").taken_back, [(run.job, JobState::Parked)]);
     assert_eq!(w.totals().await.deadlines, 2);
 }
@@ -222,8 +250,8 @@ pub async fn a_live_instance_loses_a_run_past_its_deadline(h: &dyn Harness) {
 /// At most once: past its deadline nobody knows.
 pub async fn a_deadline_is_a_doubt_at_most_once(h: &dyn Harness) {
     let w = World::new(h);
-    let (by, run) = w.run_started(NewJob { run_timeout_ms: 1_000, ..at_most_once() }).await;
-    w.pass(1_000);
+    let (by, run) = w.run_started(NewJob { run_timeout_ms: 5_000, ..at_most_once() }).await;
+    w.pass(5_000);
     assert_eq!(w.reap(by, 10).await.expect("live").taken_back, [(run.job, JobState::InDoubt)]);
 }
 
@@ -234,7 +262,7 @@ pub async fn a_run_that_hangs_unseen_is_found_out(h: &dyn Harness) {
     let retry = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
     let new = NewJob { run_timeout_ms: 100, retry, ..job() };
     w.put(std::slice::from_ref(&new)).await;
-    let by = w.live().await;
+    let by = w.reaper_after(BEAT_MS).await;
     let mut states = Vec::new();
     for _ in 0..=UNSTARTED_TAKEOVERS_MAX {
         assert_eq!(w.take_suspect(by).await.len(), 1);
@@ -268,8 +296,7 @@ pub async fn bites_of_the_reaper_reach_everything(h: &dyn Harness) {
     w.put(&jobs).await;
     let by = w.live().await;
     w.take(by).await;
-    w.pass(LEASE_MS);
-    let reaper = w.live().await;
+    let reaper = w.reaper_after(LEASE_MS).await;
     let mut back = Vec::new();
     loop {
         let bite = w.reap(reaper, 10).await.expect("live");
@@ -287,11 +314,11 @@ pub async fn bites_of_the_reaper_reach_everything(h: &dyn Harness) {
 pub async fn a_set_wall_clock_kills_nobody(h: &dyn Harness) {
     let w = World::new(h);
     let (by, run) = w.run_started(job()).await;
+    let reaper = w.reaper_after(BEAT_MS).await;
     let wall = w.now().wall;
     for wall in [wall.plus_ms(1_000 * RUN_MS), crate::clock::Micros(0)] {
         h.clock().set_wall(wall);
-        let reaper = w.live().await;
-        assert_eq!(w.reap(reaper, 10).await.expect("live"), crate::model::Reaped::default());
+        assert_eq!(w.reap(reaper, 10).await.expect("live"), Reaped::default());
     }
     assert!(matches!(w.heartbeat(by, Vec::new()).await.expect("answered"), Heartbeat::Alive { .. }));
     assert_eq!(w.end(run, done()).await, counted(JobState::Done));

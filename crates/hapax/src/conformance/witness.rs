@@ -131,8 +131,33 @@ impl Witness {
                 }
                 Ok(())
             }
+            (Command::BreakLock(name, _), Answer::Holders(_)) => {
+                let of_name = self.locks.iter_mut().filter(|((locked, _), _)| locked == name);
+                of_name.for_each(|(_, held)| held.until = held.until.min(now.lease));
+                Ok(())
+            }
+            (Command::ForgetOnce(key) | Command::ResolveOnce(key, OnceEnd::Failed { .. }, _), Answer::Unit) => {
+                self.resolved(now, key, None)
+            }
+            (Command::ResolveOnce(key, OnceEnd::Done { .. }, keep_ms), Answer::Unit) => {
+                self.resolved(now, key, Some(now.wall.plus_ms(*keep_ms)))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// A person says what became of the work of a key: done until then, or free. Not while somebody does it.
+    fn resolved(&mut self, now: Now, key: &OnceKey, done_until: Option<Micros>) -> Result<(), String> {
+        match (self.keys.get(key), done_until) {
+            (Some(KeySeen::Job(_) | KeySeen::Claim(_)), _) => self.key_is_free(now, key)?,
+            // The fence of the last claim is remembered: the next one must be higher.
+            (Some(KeySeen::DoneUntil(_)), None) => drop(self.keys.remove(key)),
+            _ => {}
+        }
+        if let Some(until) = done_until {
+            self.keys.insert(key.clone(), KeySeen::DoneUntil(until));
+        }
+        Ok(())
     }
 
     fn with(&mut self, id: JobId, change: impl FnOnce(&mut Seen)) {

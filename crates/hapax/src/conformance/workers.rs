@@ -2,11 +2,12 @@
 
 use super::Harness;
 use super::world::{
-    KEEP_KEY_MS, KEEP_MS, LEASE_MS, World, again, at_most_once, done, instance, job, keyed, name, refusal, run_of,
+    BEAT_MS, KEEP_KEY_MS, KEEP_MS, LEASE_MS, World, again, at_most_once, done, instance, job, keyed, name, refusal,
+    run_of,
 };
 use crate::id::NAME_BYTES_MAX;
 use crate::model::{
-    EVIDENCE_KEEP_MS, Heartbeat, JobState, NewInstance, NewJob, OwnedRun, Pruned, Refusal, Release, RunOutcome,
+    EVIDENCE_KEEP_MS, Heartbeat, JobState, NewInstance, NewJob, OwnedRun, Pruned, Reaped, Refusal, Release, RunOutcome,
 };
 
 /// An instance is shown as it registered, live, with the time left of its lease.
@@ -56,8 +57,9 @@ pub async fn dead_is_final(h: &dyn Harness) {
     let w = World::new(h);
     let (died, left) = (instance(), instance());
     w.register(died.clone()).await.expect("registered");
-    w.pass(LEASE_MS);
+    w.pass(LEASE_MS - BEAT_MS);
     w.register(left.clone()).await.expect("registered");
+    w.pass(BEAT_MS);
     assert_eq!(w.reap(left.id, 10).await.expect("live").dead, [died.id]);
     w.leave(left.id).await.expect("left");
     let before = w.snapshot().await;
@@ -67,6 +69,26 @@ pub async fn dead_is_final(h: &dyn Harness) {
     }
     assert_eq!(w.snapshot().await, before);
     assert!(before.instances.iter().all(|shown| !shown.live));
+}
+
+/// Whoever has just come reaps nothing for one heartbeat: for all it knows the store stood still until now, and the
+/// others are about to renew themselves.
+pub async fn a_new_instance_waits_before_it_reaps(h: &dyn Harness) {
+    let w = World::new(h);
+    let (dead, run) = w.run(job()).await;
+    w.pass(LEASE_MS);
+    let new = instance();
+    for _ in 0..2 {
+        // Registering again begins anew.
+        w.register(new.clone()).await.expect("registered");
+        w.pass(BEAT_MS - 1);
+        let before = w.snapshot().await;
+        assert_eq!(w.reap(new.id, 10).await.expect("live"), Reaped::default());
+        assert_eq!(w.snapshot().await, before);
+    }
+    w.pass(1);
+    let reaped = w.reap(new.id, 10).await.expect("live");
+    assert_eq!((reaped.dead, reaped.taken_back), (vec![dead], vec![(run.job, JobState::Ready)]));
 }
 
 /// One heartbeat renews the instance's lease, whatever it runs, and tells what belongs to it.

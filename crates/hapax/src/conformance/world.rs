@@ -17,6 +17,8 @@ use crate::store::Store;
 
 /// Lease of every instance of [`World::live`], in milliseconds.
 pub(super) const LEASE_MS: u64 = 10_000;
+/// How long an instance of [`World::live`] waits before it reaps: one heartbeat, in milliseconds.
+pub(super) const BEAT_MS: u64 = LEASE_MS / 3;
 /// Time limit of a run of [`job`], in milliseconds: well beyond a lease.
 pub(super) const RUN_MS: u64 = 60_000;
 /// How long [`job`] is kept after its end, in milliseconds.
@@ -225,6 +227,14 @@ impl<'a> World<'a> {
         id
     }
 
+    /// Lets `ms` pass, which are more than a heartbeat; gives an instance that is new and may reap by then.
+    pub(super) async fn reaper_after(&self, ms: u64) -> InstanceId {
+        self.pass(ms - BEAT_MS);
+        let by = self.live().await;
+        self.pass(BEAT_MS);
+        by
+    }
+
     /// Claims all that is in queue `q` and no suspect.
     pub(super) async fn take(&self, by: InstanceId) -> Vec<JobRecord> {
         self.claim(wish(by)).await.expect("claimed").jobs
@@ -259,8 +269,7 @@ impl<'a> World<'a> {
 
     /// Lets every lease of an instance run out; a new instance reaps. Gives it and what it did.
     pub(super) async fn take_over(&self) -> (InstanceId, Reaped) {
-        self.pass(LEASE_MS);
-        let by = self.live().await;
+        let by = self.reaper_after(LEASE_MS).await;
         let reaped = self.reap(by, 1_000).await.expect("the reaper is live");
         (by, reaped)
     }

@@ -173,6 +173,8 @@ pub(crate) struct Instance {
     pub(crate) started_at: Micros,
     pub(crate) renewed_at: Micros,
     pub(crate) lease_until: Micros,
+    /// From when on it may reap (lease clock): the others were given a heartbeat's time to renew themselves.
+    pub(crate) reap_from: Micros,
 }
 
 impl Model {

@@ -13,7 +13,7 @@ use super::{
     OnceRequest, PeekAnswer, Pruned, QueueView, Reaped, Refusal, RefusalRecord, Release, Resolution, RunRecord, RunRef,
     Settled, Verdict,
 };
-use crate::clock::Now;
+use crate::clock::{Micros, Now};
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
 
 /// Any verb of a store, as a value.
@@ -57,6 +57,7 @@ pub enum Command {
     Instances,
     Refusals(u32),
     Counters,
+    Now,
 }
 
 /// What a store answered to a [`Command`].
@@ -84,6 +85,7 @@ pub enum Answer {
     Instances(Vec<InstanceView>),
     Refusals(Vec<RefusalRecord>),
     Counters(Counters),
+    Now(Micros),
     Unit,
 }
 
@@ -153,6 +155,7 @@ impl Model {
             Command::Instances => Answer::Instances(self.instances(now)),
             Command::Refusals(limit) => Answer::Refusals(self.refusals(*limit)),
             Command::Counters => Answer::Counters(self.counters()),
+            Command::Now => Answer::Now(now.wall),
             _ => unreachable!("the others handle the rest"),
         };
         Ok(answer)
@@ -224,7 +227,10 @@ impl Model {
 
     /// A reaper may bite off whatever it likes of what is due, but as much as it may.
     fn observe_reap(&mut self, now: Now, (by, limit): (InstanceId, u32), observed: &Reaped) -> Result<(), String> {
-        self.require_live(now, by).map_err(|refusal| format!("reaped, but {refusal}"))?;
+        if !self.may_reap(now, by).map_err(|refusal| format!("reaped, but {refusal}"))? {
+            let nothing = *observed == Reaped::default();
+            return if nothing { Ok(()) } else { Err(format!("{by} may not reap yet, and reaped {observed:?}")) };
+        }
         let dead = self.declare_dead(now);
         let mut due: BTreeMap<JobId, Cause> = self.reapable(now).collect();
         let bite = due.len().min(limit as usize);

@@ -11,6 +11,8 @@ use crate::id::{InstanceId, JobId};
 
 impl Model {
     /// Takes in an instance. Registering it again while it is live renews it; a dead id stays dead.
+    ///
+    /// It may reap one heartbeat later: for all it knows, the store stood still until now.
     pub fn register(&mut self, now: Now, new: &NewInstance) -> Result<(), Refusal> {
         if let Some(known) = self.instances.get(&new.id)
             && !known.live
@@ -23,6 +25,7 @@ impl Model {
             started_at: self.instances.get(&new.id).map_or(now.wall, |known| known.started_at),
             renewed_at: now.wall,
             lease_until: now.lease.plus_ms(new.lease_ms),
+            reap_from: one_heartbeat_after(now, new.lease_ms),
         };
         self.instances.insert(new.id, instance);
         Ok(())
@@ -31,12 +34,16 @@ impl Model {
     /// Renews an instance's lease, records the starts of its current runs, and says what belongs to it.
     ///
     /// An instance whose lease ran out but whom nobody declared dead is renewed: if a store could not be written for
-    /// longer than every lease, nobody should lose its work for it.
+    /// longer than every lease, nobody should lose its work for it. It gives the others the time of one heartbeat to
+    /// do the same before it may reap again, so that a reap that was asked for before such a stall kills nobody.
     pub fn heartbeat(&mut self, now: Now, id: InstanceId, started: &[RunRef]) -> Heartbeat {
         let Some(instance) = self.instances.get_mut(&id).filter(|instance| instance.live) else {
             self.refuse(now.wall, "heartbeat", id.to_string(), None);
             return Heartbeat::Dead;
         };
+        if instance.lease_until <= now.lease {
+            instance.reap_from = one_heartbeat_after(now, instance.new.lease_ms);
+        }
         instance.renewed_at = now.wall;
         instance.lease_until = now.lease.plus_ms(instance.new.lease_ms);
         for run in started {
@@ -64,15 +71,22 @@ impl Model {
     }
 
     /// Declares instances dead whose lease ran out, takes back the runs of owners that are not live, and runs past
-    /// their deadline; at most `limit` of them.
+    /// their deadline; at most `limit` of them. By one who may not reap yet: nothing.
     pub fn reap(&mut self, now: Now, by: InstanceId, limit: u32) -> Result<Reaped, Refusal> {
-        self.require_live(now, by)?;
+        if !self.may_reap(now, by)? {
+            return Ok(Reaped::default());
+        }
         let dead = self.declare_dead(now);
         let due: Vec<(JobId, Cause)> = self.reapable(now).take(limit as usize).collect();
         let taken_back: Vec<(JobId, JobState)> =
             due.into_iter().map(|(job, cause)| (job, self.take_back(now, job, cause))).collect();
         let more = taken_back.len() == limit as usize;
         Ok(Reaped { dead, taken_back, more })
+    }
+
+    /// Whether an instance has given the others their time to renew themselves; refused if it is not live.
+    pub(crate) fn may_reap(&self, now: Now, id: InstanceId) -> Result<bool, Refusal> {
+        self.require_live(now, id).map(|()| self.instances[&id].reap_from <= now.lease)
     }
 
     pub(super) fn declare_dead(&mut self, now: Now) -> Vec<InstanceId> {
@@ -142,6 +156,11 @@ impl Model {
         let live = |instance: &Instance| instance.live && instance.lease_until > now.lease;
         if self.instances.get(&id).is_some_and(live) { Ok(()) } else { Err(Refusal::NotLive { instance: id }) }
     }
+}
+
+/// Instances send a heartbeat every third of their lease.
+fn one_heartbeat_after(now: Now, lease_ms: u64) -> Micros {
+    now.lease.plus_ms(lease_ms / 3)
 }
 
 fn drop_some<K: Ord + Clone, V>(

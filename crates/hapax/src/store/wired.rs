@@ -82,6 +82,7 @@ async fn call_by_people(store: &dyn Store, command: Command) -> Result<Answer> {
         Command::Instances => Answer::Instances(store.instances().await?),
         Command::Refusals(limit) => Answer::Refusals(store.refusals(limit).await?),
         Command::Counters => Answer::Counters(store.counters().await?),
+        Command::Now => Answer::Now(store.now().await?),
         _ => unreachable!("the others handle the rest"),
     };
     Ok(answer)
@@ -319,7 +320,7 @@ impl Inspect for Wired {
     }
 
     async fn now(&self) -> Result<Micros> {
-        self.store.now().await
+        ask!(self, Command::Now => Now)
     }
 
     async fn health(&self) -> Result<Health> {

@@ -181,5 +181,6 @@ const fn verb_of(command: &Command) -> &'static str {
         Command::Instances => "instances",
         Command::Refusals(..) => "refusals",
         Command::Counters => "counters",
+        Command::Now => "now",
     }
 }

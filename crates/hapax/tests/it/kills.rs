@@ -173,6 +173,11 @@ async fn frozen_inside_its_transaction(then: Signal) {
     tokio::time::sleep(LEASE * 2).await;
     kill_process(stopped, then).expect("signalled");
     all_done(&hapax).await;
+    let mut dead = hapax.instances().await.expect("read");
+    dead.retain(|instance| !instance.live);
+    let killed = format!(":{}", stopped.as_raw_nonzero());
+    let blamed = dead.iter().all(|one| then == Signal::KILL && one.name.as_str().ends_with(&killed));
+    assert!(blamed, "taken for dead because of the stall: {dead:?}");
     drop(fleet);
     assert_eq!(effects(folder.path()), (jobs, jobs));
 }

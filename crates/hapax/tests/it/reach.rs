@@ -84,6 +84,11 @@ fn kinds_of(command: &Command, answer: &Answer) -> Vec<String> {
         (_, Answer::Once(once)) => vec![claimed_once(once)],
         (Command::Cancel(..), Answer::State(state)) => vec![format!("cancel: {state}")],
         (Command::Retry(_) | Command::Resolve(..), Answer::State(state)) => vec![format!("decided: {state}")],
+        (Command::ForgetOnce(_), Answer::Unit) => vec!["key forgotten".to_owned()],
+        (Command::ResolveOnce(..), Answer::Unit) => vec!["key resolved".to_owned()],
+        (Command::BreakLock(..), Answer::Holders(holders)) => vec![format!("lock broken: {}", holders.len().min(1))],
+        (Command::ListOnce(_), Answer::Keys(keys)) => vec![format!("keys listed: {}", keys.len().min(1))],
+        (_, Answer::Now(_)) => vec!["told the time".to_owned()],
         (_, Answer::State(state)) => vec![format!("operator: {state}")],
         _ => Vec::new(),
     }
@@ -135,6 +140,7 @@ const WANTED: &str = "
     pruned jobs; pruned keys; pruned instances; pruned refusals; pruned locks;
     lock granted, slot 0; lock granted, slot 1; lock granted, slot 2; lock busy;
     key claimed, attempt 1; key claimed, attempt 2; key busy; key done; key otherfingerprint; key quarantined;
+    key forgotten; key resolved; lock broken: 0; lock broken: 1; keys listed: 0; keys listed: 1; told the time;
     cancel: running; cancel: cancelled; decided: ready; decided: done; decided: cancelled; operator: parked;
     refused: NotLive; refused: NotFound; refused: NotPaused; refused: KeyTaken; refused: Stale;
     refused: illegal Cancel; refused: illegal Retry; refused: illegal Park; refused: illegal ResolveDone";

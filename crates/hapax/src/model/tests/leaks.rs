@@ -20,7 +20,7 @@ fn crashes_leave_nothing_for_ever() {
     };
     model.acquire_lock(at_ms(0), &lock);
     instance(&mut model, at_ms(0));
-    let reaper = instance(&mut model, at_ms(1_000_000));
+    let reaper = instance(&mut model, at_ms(995_000));
     model.reap(at_ms(1_000_000), reaper, 10).expect("live");
     model.leave(at_ms(1_000_000), reaper);
     model.heartbeat(at_ms(1_000_000), reaper, &[]);

@@ -78,7 +78,7 @@ fn reaper_leaves_finished_jobs_alone() {
     let first = claimed.iter().find(|job| job.id == one.id).expect("claimed");
     model.finish(at_ms(20_000), &[Finish { run: run_of(first), end: End::Done { result: None } }]);
     let before = model.job(one.id).cloned();
-    let by = instance(&mut model, at_ms(20_000));
+    let by = instance(&mut model, at_ms(15_000));
     let reaped = model.reap(at_ms(20_000), by, 10).expect("live");
     assert_eq!(reaped.taken_back, [(two.id, JobState::Ready)]);
     assert_eq!(model.job(one.id).cloned(), before);
@@ -105,7 +105,7 @@ fn at_most_once_is_never_repeated() {
     let dead = instance(&mut model, at_ms(0));
     let claimed = claim(&mut model, at_ms(0), dead, false);
     model.start(at_ms(1), &[run_of(&claimed[0])]);
-    let by = instance(&mut model, at_ms(20_000));
+    let by = instance(&mut model, at_ms(15_000));
     model.reap(at_ms(20_000), by, 10).expect("live");
     assert_eq!(model.job(new.id).expect("kept").state, JobState::InDoubt);
     assert!(claim(&mut model, at_ms(20_000), by, true).is_empty());

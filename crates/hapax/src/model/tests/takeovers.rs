@@ -13,7 +13,7 @@ fn one_crashing_payload_parks_alone() {
     let mut ms = 0;
     for _ in 0..700 {
         ms += 20_000;
-        let by = instance(&mut model, at_ms(ms));
+        let by = instance(&mut model, at_ms(ms - 5_000));
         model.reap(at_ms(ms), by, 1_000).expect("live");
         let jobs = claim(&mut model, at_ms(ms), by, true);
         let crash = jobs.iter().position(|job| job.id == crasher);
@@ -39,7 +39,7 @@ fn long_run_beside_a_crasher(suspects: usize) -> (JobState, JobState) {
     let (long, crasher) = (job(), job());
     model.enqueue(at_ms(0), &[long.clone(), crasher.clone()]);
     for ms in (20_000..400_000).step_by(20_000) {
-        let by = instance(&mut model, at_ms(ms));
+        let by = instance(&mut model, at_ms(ms - 5_000));
         model.reap(at_ms(ms), by, 10).expect("live");
         let mut held = Vec::new();
         for _ in 0..4 {

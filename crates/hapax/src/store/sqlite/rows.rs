@@ -346,7 +346,14 @@ pub(super) fn instance(row: &Row<'_>) -> Result<Instance> {
         kinds: c.names()?,
         lease_ms: c.unsigned()?,
     };
-    Ok(Instance { new, live: c.next()?, started_at: c.next()?, renewed_at: c.next()?, lease_until: c.next()? })
+    Ok(Instance {
+        new,
+        live: c.next()?,
+        started_at: c.next()?,
+        renewed_at: c.next()?,
+        lease_until: c.next()?,
+        reap_from: c.next()?,
+    })
 }
 
 /// A refused write, from the columns of `refusals/list.sql`.

@@ -20,7 +20,8 @@ CREATE TABLE hapax_instances (
     live        integer not null check (live in (0, 1)),
     started_at  integer not null,
     renewed_at  integer not null,
-    lease_until integer not null                                -- lease clock
+    lease_until integer not null,                               -- lease clock
+    reap_from   integer not null                                -- lease clock
 ) strict, without rowid;
 
 CREATE TABLE hapax_jobs (

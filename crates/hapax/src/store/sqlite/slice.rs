@@ -321,6 +321,7 @@ fn insert_instance(connection: &Connection, instance: &Instance) -> Result<()> {
         started_at = instance.started_at,
         renewed_at = instance.renewed_at,
         lease_until = instance.lease_until,
+        reap_from = instance.reap_from,
     ))
 }
 
@@ -337,6 +338,7 @@ fn save_instance(connection: &Connection, instance: &Instance) -> Result<()> {
         live = instance.live,
         renewed_at = instance.renewed_at,
         lease_until = instance.lease_until,
+        reap_from = instance.reap_from,
         id = new.id,
     ))
 }

@@ -38,7 +38,7 @@ impl Workers for SqliteStore {
     }
 }
 
-/// Whether an instance may claim and reap.
+/// Whether an instance may claim.
 pub(super) fn is_live(connection: &Connection, now: Now, id: InstanceId) -> Result<bool> {
     let text = include_str!("sql/instances/is_live.sql");
     let found = fetch!(connection, text, |row| row.get::<_, bool>(0), id = id, lease_now = now.lease);
@@ -50,8 +50,8 @@ fn heartbeat(connection: &Connection, now: Now, (id, started): (InstanceId, &[Ru
         connection,
         include_str!("sql/instances/renew.sql"),
         wall = now.wall,
-        most_ms = most_ms(now.lease),
         lease_now = now.lease,
+        most_ms = most_ms(now.lease),
         id = id,
     );
     if renewed == 0 {
@@ -95,7 +95,7 @@ fn reap(
     let mut slice = Slice::of(connection);
     slice.instances()?;
     // An instance that may not reap need not be shown the jobs.
-    if is_live(connection, now, by)? {
+    if slice.ask(|model| model.may_reap(now, by)) == Ok(true) {
         let text = include_str!("sql/jobs/reapable.sql");
         let due: Vec<JobId> = fetch!(connection, text, |row| row.get(0), lease_now = now.lease, limit = limit);
         for id in due {

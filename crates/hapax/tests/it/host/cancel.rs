@@ -140,6 +140,8 @@ async fn a_blocking_run_is_taken_back_at_its_deadline() {
     assert!(look(&hapax, id).await.0.claim.expect("running").started_at.is_some());
     clock.advance(Duration::from_secs(61));
     host.beat().await;
+    // It waits for a third of its lease before it reaps at all.
+    clock.advance(Duration::from_mins(20));
     assert_eq!(host.reap().await.expect("reaps"), 1);
     let (job, runs) = look(&hapax, id).await;
     assert_eq!((job.state, runs[0].outcome), (JobState::Parked, RunOutcome::TimedOut));

@@ -179,7 +179,8 @@ async fn pay_late(job: Pay, effect: Effect, State(frozen): State<Frozen>) -> Res
         frozen.clock.advance(Duration::from_mins(2));
         let (id, name) = (InstanceId::new(), Name::new("name", "other")?);
         let (queues, kinds) = (Vec::new(), Vec::new());
-        let new = NewInstance { id, name, version: String::new(), queues, kinds, lease_ms: 30_000 };
+        // With so short a lease it need not wait before it reaps.
+        let new = NewInstance { id, name, version: String::new(), queues, kinds, lease_ms: 1 };
         frozen.hapax.store().register(new).await?;
         let reaped = frozen.hapax.store().reap(id, 10).await?;
         assert_eq!(reaped.taken_back.len(), 1);

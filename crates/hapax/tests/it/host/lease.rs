@@ -129,10 +129,12 @@ async fn a_dead_instance_comes_back_under_a_new_id() {
     one.join().await;
 }
 
-/// Lets every lease run out, and registers an instance whose lease has not.
+/// Lets every lease run out, but that of an instance which may reap then.
 async fn live_instance(hapax: &Hapax, clock: &Clock) -> InstanceId {
-    clock.advance(Duration::from_secs(31));
-    register(hapax).await
+    clock.advance(Duration::from_secs(21));
+    let id = register(hapax).await;
+    clock.advance(Duration::from_secs(10));
+    id
 }
 
 async fn register(hapax: &Hapax) -> InstanceId {
@@ -165,6 +167,7 @@ async fn after_a_stall_nobody_is_reaped_at_once() {
     assert_eq!(faulty.calls("reap"), before);
     let renewed = hapax.store().heartbeat(faster, Vec::new()).await.expect("answers");
     assert!(matches!(renewed, Heartbeat::Alive { .. }));
+    clock.advance(Duration::from_millis(300));
     until("it reaps again", async || one.reap().await.is_ok() && faulty.calls("reap") > before).await;
     let late = hapax.store().heartbeat(slower, Vec::new()).await.expect("answers");
     assert_eq!(late, Heartbeat::Dead);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hapax::clock::Clock;
 use hapax::id::{AcquisitionId, Boundary, OnceKey};
-use hapax::model::{Due, KeyClaim, LockAnswer, LockRequest, NewJob, OnceAnswer, OnceRequest};
+use hapax::model::{Due, KeyClaim, LockAnswer, LockRequest, NewInstance, NewJob, OnceAnswer, OnceRequest};
 use hapax::store::sqlite::SqliteStore;
 use hapax::store::{HealthVerdict, Inspect, Jobs, Leases, Once, Scope, Store, Workers};
 use hapax::{Error, ErrorKind, JobState, Outcome};
@@ -241,7 +241,8 @@ async fn no_lease_outlives_the_machine() {
     let store = boot("second").await.expect("opens");
     assert!(matches!(store.acquire_lock(lock).await, Ok(LockAnswer::Granted(_))), "another boot");
     assert!(matches!(store.claim_once(once).await, Ok(OnceAnswer::Claimed { attempt: 2, .. })));
-    let by = instance();
+    // With so short a lease it need not wait before it reaps.
+    let by = NewInstance { lease_ms: 1, ..instance() };
     store.register(by.clone()).await.expect("registered");
     let reaped = store.reap(by.id, 10).await.expect("live");
     assert_eq!(reaped.taken_back, [(run.job, JobState::Ready)]);
@@ -332,7 +333,7 @@ async fn an_unknown_boot_ends_no_lease() {
     let run = claimed(&store).await;
     for id in ["unknown", "first", "unknown", "first"] {
         let other = boot(id).await.expect("opens");
-        let reaper = instance();
+        let reaper = NewInstance { lease_ms: 1, ..instance() };
         other.register(reaper.clone()).await.expect("registered");
         let swept = other.reap(reaper.id, 10).await.expect("live");
         assert!(swept.dead.is_empty() && swept.taken_back.is_empty(), "opened as `{id}`: {swept:?}");

@@ -155,7 +155,8 @@ create table hapax_instances (
     live        integer not null check (live in (0, 1)),
     started_at  integer not null,
     renewed_at  integer not null,
-    lease_until integer not null                                -- lease clock
+    lease_until integer not null,                               -- lease clock
+    reap_from   integer not null                                -- lease clock
 ) strict, without rowid;
 
 create table hapax_pauses (

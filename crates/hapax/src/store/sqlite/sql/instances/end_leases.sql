@@ -2,5 +2,5 @@
 -- binds: none
 -- guard: live
 update hapax_instances
-   set lease_until = 0
+   set lease_until = 0, reap_from = 0
  where live = 1

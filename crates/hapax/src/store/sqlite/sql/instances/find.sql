@@ -1,5 +1,5 @@
 -- find: one instance.
 -- binds: :id
-select id, name, version, queues, kinds, lease_ms, live, started_at, renewed_at, lease_until
+select id, name, version, queues, kinds, lease_ms, live, started_at, renewed_at, lease_until, reap_from
   from hapax_instances
  where id = :id

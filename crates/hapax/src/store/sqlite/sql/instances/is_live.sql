@@ -1,4 +1,4 @@
--- is_live: whether an instance may claim and reap.
+-- is_live: whether an instance may claim.
 -- binds: :id, :lease_now
 select exists (
     select 1
