@@ -35,7 +35,19 @@ impl Hapax {
         Ok(Self::with_store(Arc::new(store)))
     }
 
-    /// The store at `url`: `sqlite:PATH` or `memory:`.
+    /// The store in the PostgreSQL database at `url`, whose tables [`migrate`](Self::migrate) has made. It protects every
+    /// host that reaches the server. For options see [`PostgresStore::options`](crate::store::postgres::PostgresStore).
+    ///
+    /// # Errors
+    /// See [`PostgresOptions::open`](crate::store::postgres::PostgresOptions::open).
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(url: &str) -> Result<Self> {
+        let store = crate::store::postgres::PostgresStore::options().open(url).await?;
+        Ok(Self::with_store(Arc::new(store)))
+    }
+
+    /// The store at `url`: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME` for tables
+    /// in another schema than `hapax`) or `memory:`.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a scheme that this program does not know, and what opening the store
@@ -46,7 +58,26 @@ impl Hapax {
             "memory" if rest.trim_matches('/').is_empty() => Ok(Self::memory()),
             #[cfg(feature = "sqlite")]
             "sqlite" => Self::sqlite(sqlite_path(rest)?).await,
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => Self::postgres(url).await,
             _ => Err(unknown_scheme(url)),
+        }
+    }
+
+    /// Makes the tables of the store at `url`, or brings them up to date. A file does so by itself whenever it is opened;
+    /// a server's database is changed by this alone. Many may do so at once.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn migrate(url: &str) -> Result<()> {
+        match url.split_once(':') {
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", _)) => crate::store::postgres::PostgresStore::options().migrate(url).await,
+            _ => {
+                let opened = Self::connect(url).await?;
+                opened.store().close().await;
+                Ok(())
+            }
         }
     }
 }
@@ -56,13 +87,23 @@ impl SchemaVersion {
     #[cfg(feature = "sqlite")]
     pub const SQLITE: u32 = crate::store::sqlite::VERSION;
 
+    /// The version of PostgreSQL tables that this program makes.
+    #[cfg(feature = "postgres")]
+    pub const POSTGRES: u32 = crate::store::postgres::VERSION;
+
     /// Looks at the store at `url`, which is neither made nor changed.
     ///
     /// # Errors
     /// As [`Hapax::connect`].
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub async fn of(url: &str) -> Result<Self> {
         match url.split_once(':') {
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", _)) => {
+                let found = crate::store::postgres::PostgresStore::options().version_of(url).await?;
+                Ok(Self { found, known: Self::POSTGRES })
+            }
+            #[cfg(feature = "sqlite")]
             Some(("sqlite", rest)) => {
                 let found = crate::store::sqlite::SqliteStore::version_of(sqlite_path(rest)?).await?;
                 Ok(Self { found, known: Self::SQLITE })
@@ -89,7 +130,7 @@ fn sqlite_path(rest: &str) -> Result<&str> {
 
 fn unknown_scheme(url: &str) -> Error {
     let what = format!("`{}` has no scheme that this program knows", without_password(url));
-    Error::invalid("store URL", what, "use sqlite:PATH or memory:")
+    Error::invalid("store URL", what, "use sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or memory:")
 }
 
 /// An address for messages: `user:password@` is no business of a log.
@@ -106,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn unknown_schemes_name_the_field_and_hide_the_password() {
-        for url in ["", "hapax.db", "postgres://me:secret@db/x", "redis://x", "memory:x", "sqlite:", "sqlite://"] {
+        for url in ["", "hapax.db", "mysql://me:secret@db/x", "redis://x", "memory:x", "sqlite:", "sqlite://"] {
             let error = Hapax::connect(url).await.map(drop).expect_err(url).to_string();
             assert!(error.contains("store URL") && !error.contains("secret"), "{url}: {error}");
         }

@@ -82,6 +82,12 @@ impl Instance {
         inner.lease = Some(lease);
     }
 
+    /// What is left of its lease, as far as it may be trusted.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn lease_left(&self) -> Duration {
+        self.lock().lease.map_or(Duration::ZERO, Deadline::left)
+    }
+
     /// Whether the lease may have run out.
     pub(crate) fn lease_passed(&self) -> bool {
         self.is_gone() || self.lock().lease.is_none_or(Deadline::passed)

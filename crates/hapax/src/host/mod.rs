@@ -44,7 +44,7 @@
 mod builder;
 mod claimer;
 mod core;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod effect;
 mod extract;
 mod finisher;
@@ -68,7 +68,9 @@ mod worker;
 
 pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
-pub use effect::{Effect, EffectTx};
+pub use effect::Effect;
+#[cfg(feature = "postgres")]
+pub use effect::EffectTx;
 pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};
 pub use handle::{HostHandle, HostStats};
 pub use handler::{Task, TaskFn};

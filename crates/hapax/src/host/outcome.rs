@@ -33,7 +33,10 @@ impl IntoOutcome for () {
 pub struct Finished(());
 
 impl Finished {
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only a store with transactions makes one"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "only a store with transactions makes one")
+    )]
     pub(crate) const fn new() -> Self {
         Self(())
     }

@@ -324,7 +324,10 @@ impl Run {
     }
 
     /// Its finish was committed, or refused for good.
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only a store with transactions settles a run so"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "only a store with transactions settles a run so")
+    )]
     pub(crate) fn mark_settled(&self, counted: bool) {
         // The first answer is the only one: a fence ends a run once.
         let _ = self.0.settled.set(counted);

@@ -108,21 +108,23 @@ impl Connections {
 
 /// Opens a connection.
 pub(super) async fn connect(options: &PgConnectOptions, address: &str) -> Result<PgConnection> {
-    match tokio::time::timeout(CONNECT_WAITS, PgConnection::connect_with(options)).await {
-        Ok(connected) => connected.map_err(|cause| fault::before_commit(address, cause)),
-        Err(_) => {
-            let text = format!("{address}: no connection within {} s", CONNECT_WAITS.as_secs());
-            Err(Error::did_not_happen(ErrorKind::Unreachable, text))
-        }
-    }
+    let connecting = tokio::time::timeout(CONNECT_WAITS, PgConnection::connect_with(options));
+    let Ok(connected) = connecting.await else {
+        let text = format!("{address}: no connection within {} s", CONNECT_WAITS.as_secs());
+        return Err(Error::did_not_happen(ErrorKind::Unreachable, text));
+    };
+    connected.map_err(|cause| fault::before_commit(address, cause))
 }
 
 async fn begin(connection: &mut PgConnection, preamble: &str) -> sqlx::Result<Micros> {
     let row = connection.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(preamble.to_owned()))).await?;
     // The simple protocol answers in text.
-    let at: i64 = row.try_get_raw(0)?.as_str().map_err(sqlx::Error::Decode)?.parse().map_err(|cause| {
-        sqlx::Error::Protocol(format!("the server's time could not be read: {cause}"))
-    })?;
+    let at: i64 = row
+        .try_get_raw(0)?
+        .as_str()
+        .map_err(sqlx::Error::Decode)?
+        .parse()
+        .map_err(|cause| sqlx::Error::Protocol(format!("the server's time could not be read: {cause}")))?;
     Ok(Micros(at))
 }
 

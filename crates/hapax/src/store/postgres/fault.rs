@@ -15,9 +15,10 @@ pub(super) fn before_commit(address: &str, cause: sqlx::Error) -> Error {
 pub(super) fn at_commit(address: &str, cause: sqlx::Error) -> Error {
     // An answer that the transaction failed is certain. A lost connection is not, nor a server that is going down, nor
     // one that gave up waiting for its standby: the commit record may be on the disk.
-    let certain = cause.as_database_error().and_then(DatabaseError::code).is_some_and(|code| {
-        !["57", "58", "08", "XX"].iter().any(|class| code.starts_with(class))
-    });
+    let certain = cause
+        .as_database_error()
+        .and_then(DatabaseError::code)
+        .is_some_and(|code| !["57", "58", "08", "XX"].iter().any(|class| code.starts_with(class)));
     error(address, cause, if certain { Outcome::DidNotHappen } else { Outcome::MayHaveHappened })
 }
 

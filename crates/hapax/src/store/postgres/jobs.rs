@@ -88,7 +88,7 @@ async fn peek(step: &mut Step<'_>, request: &ClaimRequest) -> Result<PeekAnswer>
 }
 
 async fn claim(step: &mut Step<'_>, request: &ClaimRequest) -> Result<std::result::Result<ClaimAnswer, Refusal>> {
-    if !workers::is_live(step, request.instance).await? {
+    if workers::live(step, request.instance).await?.is_none() {
         return Ok(Err(Refusal::NotLive { instance: request.instance }));
     }
     let earlier = of_claim(step, request.instance, request.claim).await?;

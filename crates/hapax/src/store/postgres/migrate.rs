@@ -56,7 +56,8 @@ pub(super) async fn look(connection: &mut PgConnection, home: &Home, address: &s
             Err(Error::did_not_happen(ErrorKind::Unusable, text))
         }
         None => {
-            let text = format!("{address}: there are no hapax tables in it yet; run `hapax migrate`, or call `migrate`");
+            let text =
+                format!("{address}: there are no hapax tables in it yet; run `hapax migrate`, or call `migrate`");
             Err(Error::did_not_happen(ErrorKind::Unusable, text))
         }
     }

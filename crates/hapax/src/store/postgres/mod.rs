@@ -249,7 +249,10 @@ fn address(connect: &PgConnectOptions, schema: &str) -> String {
 }
 
 fn ended() -> Error {
-    Error::may_have_happened(ErrorKind::Closed, "the task of the store ended without an answer; this is a fault of hapax")
+    Error::may_have_happened(
+        ErrorKind::Closed,
+        "the task of the store ended without an answer; this is a fault of hapax",
+    )
 }
 
 /// A store in a PostgreSQL database. Clones share its connections.
@@ -366,8 +369,11 @@ impl Store for PostgresStore {
 
     async fn another(&self) -> Result<Arc<dyn Store>> {
         let (inner, address) = (&self.0, self.address());
-        let connections =
-            Connections::new(inner.connections.options().clone(), address, (inner.options.connections, inner.options.wait));
+        let connections = Connections::new(
+            inner.connections.options().clone(),
+            address,
+            (inner.options.connections, inner.options.wait),
+        );
         let (pool, home, options) = (inner.pool.clone(), Arc::clone(&inner.home), inner.options.clone());
         let another = Self(Arc::new(Inner { connections, pool, home, options }));
         // Opened now, so that whoever asks for it learns now that it cannot be had.

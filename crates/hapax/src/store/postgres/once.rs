@@ -68,7 +68,7 @@ impl Once for PostgresStore {
     }
 
     async fn forget_once(&self, key: OnceKey) -> Result<()> {
-        self.change_key(key, |model, now, key| model.forget_once(now, key)).await
+        self.change_key(key, Model::forget_once).await
     }
 
     async fn resolve_once(&self, key: OnceKey, end: OnceEnd, keep_ms: u64) -> Result<()> {

@@ -31,8 +31,7 @@ pub(super) async fn fit(connection: &mut PgConnection, address: &str) -> crate::
     let cannot = |cause| fault::before_commit(address, cause);
     let row = row.map_err(cannot)?;
     let number: i32 = row.try_get(0).map_err(cannot)?;
-    let (version, encoding): (String, String) =
-        (row.try_get(1).map_err(cannot)?, row.try_get(2).map_err(cannot)?);
+    let (version, encoding): (String, String) = (row.try_get(1).map_err(cannot)?, row.try_get(2).map_err(cannot)?);
     if number < OLDEST {
         let text = format!("{address}: the server is PostgreSQL {version}, hapax needs 13 or newer");
         return Err(Error::did_not_happen(ErrorKind::Unusable, text));
@@ -60,8 +59,7 @@ pub(super) async fn settings(step: &mut Step<'_>, pooled: bool) -> Result<Vec<Se
     let (read_only, isolation) = (text(3)?, text(4)?);
     let (oldest, dead) = (seconds(5)?, seconds(6)?);
     let flag = |good: bool, bad: Verdict| if good { Verdict::Good } else { bad };
-    let setting =
-        |name, value: String, verdict, note: &str| Setting { name, value, verdict, note: note.to_owned() };
+    let setting = |name, value: String, verdict, note: &str| Setting { name, value, verdict, note: note.to_owned() };
     Ok(vec![
         setting(
             "synchronous_commit",

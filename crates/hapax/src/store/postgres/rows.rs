@@ -16,8 +16,8 @@ use crate::id::{
     OnceKey, Payload,
 };
 use crate::model::{
-    Claimed, Counters, Guarantee, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, NewInstance, OwnedRun,
-    Pause, RefusalRecord, RetryPolicy, RunOutcome, RunRecord, RunRef,
+    Claimed, Counters, Guarantee, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, NewInstance,
+    OwnedRun, Pause, RefusalRecord, RetryPolicy, RunOutcome, RunRecord, RunRef,
 };
 
 /// A statement with its values, in the order in which its place-holders first occur, which debug builds check by name.
@@ -337,10 +337,13 @@ pub(super) fn ended(row: &PgRow) -> Result<(RunRef, Option<EndedKey>)> {
     let (boundary, scope, value) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
     let keep_ms = row.try_get(5)?;
     let key = |boundary, scope, value| EndedKey { boundary, scope, value, job: run.job, keep_ms };
-    Ok((run, match (boundary, scope, value) {
-        (Some(boundary), Some(scope), Some(value)) => Some(key(boundary, scope, value)),
-        _ => None,
-    }))
+    Ok((
+        run,
+        match (boundary, scope, value) {
+            (Some(boundary), Some(scope), Some(value)) => Some(key(boundary, scope, value)),
+            _ => None,
+        },
+    ))
 }
 
 /// A paused queue, from `pauses/list.sql`.
@@ -420,7 +423,14 @@ pub(super) fn instance(row: &PgRow) -> Result<Instance> {
         kinds: c.names()?,
         lease_ms: c.unsigned()?,
     };
-    Ok(Instance { new, live: c.next()?, started_at: c.next()?, renewed_at: c.next()?, lease_until: c.next()? })
+    Ok(Instance {
+        new,
+        live: c.next()?,
+        started_at: c.next()?,
+        renewed_at: c.next()?,
+        lease_until: c.next()?,
+        reap_from: c.next()?,
+    })
 }
 
 /// A refused write, from the columns of `refusals/list.sql`.

@@ -136,17 +136,10 @@ impl<'s, 'c> Slice<'s, 'c> {
         let KeyArrays { boundaries, scopes, hashes, values } = KeyArrays::of(keys);
         let text = include_str!("sql/keys/hold_places.sql");
         let place = |row: &sqlx::postgres::PgRow| rows::place(row);
-        let made: BTreeSet<(String, String, Vec<u8>)> = fetch!(
-            self.step,
-            text,
-            place,
-            boundaries = boundaries,
-            scopes = scopes,
-            hashes = hashes,
-            values = values,
-        )
-        .into_iter()
-        .collect();
+        let made: BTreeSet<(String, String, Vec<u8>)> =
+            fetch!(self.step, text, place, boundaries = boundaries, scopes = scopes, hashes = hashes, values = values,)
+                .into_iter()
+                .collect();
         let place = |key: &&OnceKey| {
             let place = (key.boundary().as_str().to_owned(), key.scope().as_str().to_owned(), key.hash().to_vec());
             made.contains(&place)
@@ -433,6 +426,7 @@ async fn insert_instance(step: &mut Step<'_>, instance: &Instance) -> Result<()>
         started_at = instance.started_at,
         renewed_at = instance.renewed_at,
         lease_until = instance.lease_until,
+        reap_from = instance.reap_from,
     ))
 }
 
@@ -449,6 +443,7 @@ async fn save_instance(step: &mut Step<'_>, instance: &Instance) -> Result<()> {
         live = instance.live,
         renewed_at = instance.renewed_at,
         lease_until = instance.lease_until,
+        reap_from = instance.reap_from,
         id = new.id,
     ))
 }

@@ -78,7 +78,8 @@ fn translated(statement: &str, schema: &str) -> (String, Vec<String>) {
                 names.push(name.to_owned());
                 names.len() - 1
             });
-            text.push_str(&format!("${}", place + 1));
+            text.push('$');
+            text.push_str(&(place + 1).to_string());
             rest = &after[1 + name_len..];
         }
         text.push_str(rest);
@@ -116,13 +117,12 @@ impl<'c> Step<'c> {
 
     /// Reads the clock again: after locks were waited for, so that waiting never counts as time held.
     pub(super) async fn look_at_the_clock(&mut self) -> Result<Now> {
-        self.now = match &self.home.clock {
-            Some(clock) => clock.now(),
-            None => {
-                let row = sqlx::query("select clock_timestamp()").fetch_one(&mut *self.connection).await?;
-                let at: Micros = row.try_get(0)?;
-                Now { wall: at, lease: at }
-            }
+        self.now = if let Some(clock) = &self.home.clock {
+            clock.now()
+        } else {
+            let row = sqlx::query("select clock_timestamp()").fetch_one(&mut *self.connection).await?;
+            let at: Micros = row.try_get(0)?;
+            Now { wall: at, lease: at }
         };
         Ok(self.now)
     }

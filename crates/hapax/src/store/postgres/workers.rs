@@ -42,10 +42,10 @@ async fn register(step: &mut Step<'_>, instance: &NewInstance) -> Result<std::re
     slice.decide(|model, now| model.register(now, instance)).await
 }
 
-/// Whether an instance may claim and reap; it stays so until the end of the transaction.
-pub(super) async fn is_live(step: &mut Step<'_>, id: InstanceId) -> Result<bool> {
+/// From when on a live instance may reap; nothing if it is not live. It stays live until the end of the transaction.
+pub(super) async fn live(step: &mut Step<'_>, id: InstanceId) -> Result<Option<Micros>> {
     let (text, lease_now) = (include_str!("sql/instances/is_live.sql"), step.now().lease);
-    Ok(fetch!(step, text, rows::only::<bool>, id = id, lease_now = lease_now).contains(&true))
+    Ok(at_most_one(fetch!(step, text, rows::only, id = id, lease_now = lease_now)))
 }
 
 async fn heartbeat(step: &mut Step<'_>, (id, started): (InstanceId, &[RunRef])) -> Result<Heartbeat> {
@@ -77,10 +77,12 @@ async fn leave(step: &mut Step<'_>, id: InstanceId) -> Result<Reaped> {
 
 /// Chosen, locked, checked again and taken back in one transaction: nothing can finish in between.
 async fn reap(step: &mut Step<'_>, (by, limit): (InstanceId, u32)) -> Result<std::result::Result<Reaped, Refusal>> {
-    if !is_live(step, by).await? {
-        return Ok(Err(Refusal::NotLive { instance: by }));
-    }
     let lease_now = step.now().lease;
+    match live(step, by).await? {
+        None => return Ok(Err(Refusal::NotLive { instance: by })),
+        Some(reap_from) if reap_from > lease_now => return Ok(Ok(Reaped::default())),
+        Some(_) => {}
+    }
     let text = include_str!("sql/instances/lock_expired.sql");
     let expired = fetch!(step, text, rows::only::<InstanceId>, lease_now = lease_now);
     let text = include_str!("sql/jobs/reapable.sql");

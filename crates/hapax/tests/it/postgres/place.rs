@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hapax::store::postgres::{PostgresOptions, PostgresStore};
+use hapax::store::postgres::PostgresStore;
 use sqlx::{Connection, Executor, PgConnection};
 use uuid::Uuid;
 
@@ -43,12 +43,8 @@ impl Place {
         place
     }
 
-    pub(crate) fn options(&self) -> PostgresOptions {
-        PostgresStore::options()
-    }
-
     pub(crate) async fn store(&self) -> PostgresStore {
-        self.options().open(&self.url).await.expect("it opens")
+        PostgresStore::options().open(&self.url).await.expect("it opens")
     }
 
     /// A connection of the test's own, whose tables are found without a schema.

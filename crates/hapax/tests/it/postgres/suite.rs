@@ -30,7 +30,7 @@ impl Postgres {
 }
 
 async fn open(place: &Place, clock: &Clock) -> Arc<PostgresStore> {
-    let options = place.options().clock(clock.clone()).pooled(false);
+    let options = PostgresStore::options().clock(clock.clone()).pooled(false);
     Arc::new(options.open(&place.url).await.expect("it opens"))
 }
 

@@ -172,7 +172,8 @@ create table hapax.instances (
     live        boolean     not null,
     started_at  timestamptz not null,
     renewed_at  timestamptz not null,
-    lease_until timestamptz not null
+    lease_until timestamptz not null,
+    reap_from   timestamptz not null
 );
 
 create table hapax.pauses (
