@@ -58,6 +58,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let bars = measured?;
     swept.map_err(|error| failed(&format!("{} was not removed", bench.folder.display()), &error))?;
     println!("medians of {ROUNDS} rounds, the kinds of calls taking turns; the store is a warm SQLite file");
+    println!("{}", neighbours());
     println!("{:<48} {:>8} {:>12} {:>6}", "name", "goal", "got", "met");
     for bar in &bars {
         println!("{}", bar.line());
@@ -204,6 +205,15 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// What else the machine did: hapax and its watchdog hand over to each other several times before the command begins,
+/// and each time wait in the queue with whatever else wants a processor.
+fn neighbours() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("?").to_owned();
+    let processors = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!("load average of the last minute: {load} on {processors} processors; without neighbours it is below 1")
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {
