@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask VERB`. Standard library only, so that it builds in a second everywhere.
 
+mod bench;
 mod check;
 mod command;
 mod fix;
@@ -28,6 +29,7 @@ const VERBS: &[Verb] = &[
     },
     Verb { name: "tidy", arguments: "[--laws]", about: "the laws of this tree, or their reasons", run: tidy::run },
     Verb { name: "schema", arguments: "[--check]", about: "rewrite golden files, or compare them", run: schema::run },
+    Verb { name: "bench", arguments: "exec", about: "measure a command under hapax exec", run: bench::run },
     Verb { name: "services", arguments: "up|down", about: "start or stop what the tests talk to", run: services::run },
 ];
 

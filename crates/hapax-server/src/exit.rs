@@ -67,12 +67,13 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     help: Option<String>,
+    busy: bool,
 }
 
 impl Failure {
     /// An error with this code.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), help: None }
+        Self { exit, message: message.into(), help: None, busy: false }
     }
 
     /// Bad input: the field and what is wrong with it, then the mend.
@@ -103,6 +104,11 @@ impl Failure {
         self.exit
     }
 
+    /// Whether another writer held the store and nothing was changed: the same call again may work.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     /// How to mend it, if anything is known.
     pub(crate) fn help_text(&self) -> Option<&str> {
         self.help.as_deref()
@@ -121,7 +127,8 @@ impl From<Error> for Failure {
             }
             cause = error.source();
         }
-        let failure = Self::new(exit_of(&error), message.clone());
+        let busy = error.kind() == ErrorKind::Busy && error.outcome() == Outcome::DidNotHappen;
+        let failure = Self { busy, ..Self::new(exit_of(&error), message.clone()) };
         // The library says "field what; mend".
         match message.rsplit_once("; ") {
             Some((what, mend)) => Self { message: what.to_owned(), ..failure }.mend(mend),

@@ -210,6 +210,7 @@ static BANS: &[Ban] = &[
             Exempt { path: "crates/hapax/src/clock.rs", reason: "the one place that asks what time it is" },
             Exempt { path: "crates/hapax-server/src/cli/demo.rs", reason: "shows people the passing of time" },
             Exempt { path: "crates/hapax-server/src/exec/claim.rs", reason: "how long a caller is willing to wait" },
+            Exempt { path: "crates/hapax-server/src/exec/patience.rs", reason: "the same, for one call of `exec`" },
             Exempt { path: "crates/hapax-server/src/cli/demo/", reason: "shows people the passing of time" },
             TESTS,
             BENCHES,

@@ -23,52 +23,79 @@ const PERIOD_SAMPLE: &str = "P3650w6d23h59m59s999ms@2026-11-30T13:00:00Z";
 
 const AFTER: &str = "\
 Once per period:
-  The work is named by --key, the period by --once-per: day, week (ISO 8601) or month in --tz; a length such as 1h,
-  counted from 1970-01-01T00:00Z; or five-field cron, where a period lasts from one instant to the next. An hour that
-  the clock leaves out fires at its end, one that comes twice fires the first time. The store's clock says which period
-  it is, once, at the beginning of the call.
-  Done counts until 30 days after the period. Callers that come while another does it wait for its outcome, at most
-  --wait, else --timeout, else 1 h: done gives 0 or -E; failed, and one of them takes over; wait over gives 75.
-  The key is claimed before the lock is taken. Who waits for an outcome holds nothing.
+  The work is named by --key, the period by --once-per: day, week (ISO 8601) or
+  month in --tz; a length such as 1h, counted from 1970-01-01T00:00Z; or
+  five-field cron, where a period lasts from one instant to the next. An hour
+  that the clock leaves out fires at its end, one that comes twice fires the
+  first time. The store's clock says which period it is, once, at the beginning
+  of the call.
+  Done counts until 30 days after the period. Callers that come while another
+  does it wait for its outcome, at most --wait, else --timeout, else 1 h: done
+  gives 0 or -E; failed, and one of them takes over; wait over gives 75.
+  The key is claimed before the lock is taken. Who waits for an outcome holds
+  nothing.
 
 What the command finds in its environment:
-  HAPAX_FENCE     a number that grows with every lease of the lock: `... WHERE id = $1 AND fence <= $2`
-  HAPAX_RUN_ID    of this attempt           HAPAX_ATTEMPT   which attempt at the work it is, from 1
-  HAPAX_LOCK      the lock                  HAPAX_KEY, HAPAX_PERIOD   the key and its period
-  HAPAX_DEADLINE  when --timeout will stop it (UTC)         TRACEPARENT   W3C trace context, kept if it is set
-  HAPAX_REPORT    a file for lines such as rows=1200 or progress=40%, kept with the result
+  HAPAX_FENCE     a number that grows with every lease of the lock, for
+                  `... WHERE id = $1 AND fence <= $2`
+  HAPAX_RUN_ID    of this attempt
+  HAPAX_ATTEMPT   which attempt at the work it is, from 1
+  HAPAX_LOCK      the lock
+  HAPAX_KEY       the key; HAPAX_PERIOD is its period
+  HAPAX_DEADLINE  when --timeout will stop it (UTC)
+  HAPAX_REPORT    a file for lines such as rows=1200 or progress=40%, which are
+                  kept with the result
+  TRACEPARENT     W3C trace context, kept if it is set
 
 Exit codes:
-  0    the command succeeded, or was done before (-E CODE changes the latter)
-  2    bad usage, before anything ran             78   bad configuration
-  69   the store is away, the command not started 75   held by another for longer than --wait
-  70   in doubt: the command ran, its result could not be recorded. With --done-on start it counts as done, else it
-       may run again
-  76   the lease was lost while it ran; it was stopped
-  124  --timeout passed; it was stopped           125  a mistake of hapax itself
-  126  it cannot be executed                      127  it was not found
-  128+n  it was ended by signal n                 any other   the command's own
-  --result-file tells apart what the command itself ends with 69, 70, 75 ...
+  0      the command succeeded, or was done before (-E CODE changes the latter)
+  2      bad usage, before anything ran
+  69     the store is away, or busy for longer than --wait and 30 s; the command
+         was not started
+  70     in doubt: the command ran, its result could not be recorded. With
+         --done-on start it counts as done, else it may run again
+  75     held by another for longer than --wait
+  76     the lease was lost while it ran; it was stopped
+  78     bad configuration
+  124    --timeout passed; it was stopped
+  125    a mistake of hapax itself
+  126    it cannot be executed
+  127    it was not found
+  128+n  it was ended by signal n
+  any other code is the command's own. --result-file tells apart what the
+  command itself ends with 69, 70, 75 ...
 
 How the command is stopped:
-  A watchdog process is the command's parent, in a session of its own. Before the lease can pass on it stops every
-  process of that session and every descendant: TERM, then KILL after --grace, or after a quarter of --ttl if that is
-  less. It does so when hapax loses the lease, is killed, is stopped by Ctrl-Z, or hangs. TERM, INT, HUP, QUIT, USR1,
-  USR2 and WINCH sent to hapax are passed on to the command's process group. What the command leaves running in its
-  session when it ends is stopped as well; start a daemon by setsid or systemd-run.
+  A watchdog process is the command's parent, in a session of its own. Before
+  the lease can pass on it stops every process of that session and every
+  descendant: TERM, then KILL after --grace, or after a quarter of --ttl if that
+  is less. It does so when hapax loses the lease, is killed, is stopped by
+  Ctrl-Z, or hangs. TERM, INT, HUP, QUIT, USR1, USR2 and WINCH sent to hapax are
+  passed on to the command's process group. What the command leaves running in
+  its session when it ends is stopped as well; start a daemon by setsid or
+  systemd-run.
 
 Limits:
-  A lease is no mutex. While the whole machine or the watchdog itself is frozen nothing can be stopped; a descendant
-  that made a session of its own and whose parents have all ended is found only as long as the watchdog lives; a set-uid
-  program may refuse our signals; a process that hangs in the kernel dies when the kernel lets it. What the command
-  writes elsewhere should check HAPAX_FENCE there. The command has no controlling terminal: /dev/tty is not for it.
-  A SQLite store protects the processes of one host; --scope fleet refuses to run with one.
+  A lease is no mutex. While the whole machine or the watchdog itself is frozen
+  nothing can be stopped. If hapax and its watchdog are both killed with -9,
+  nobody stops the command. A descendant that made a session of its own and
+  whose parents have all ended is found only as long as the watchdog lives; a
+  set-uid program may refuse our signals; a process that hangs in the kernel
+  dies when the kernel lets it. What the command writes elsewhere should check
+  HAPAX_FENCE there. The command has no controlling terminal: /dev/tty is not
+  for it.
+  A SQLite store protects the processes of one host; --scope fleet refuses to
+  run with one.
 
 Examples:
-  hapax exec --once-per day --key backup -- /usr/local/bin/backup     in the crontab of two hosts
-  hapax exec --lock deploy --wait 10m -- ./deploy.sh                  one deploy at a time
-  hapax exec --lock api --permits 4 -- ./import.sh                    at most four at once
-  hapax exec --once-per '0 2 * * *' --tz Europe/Berlin --key report --attempts 3 --timeout 20m -- ./report.sh";
+  hapax exec --once-per day --key backup -- /usr/local/bin/backup
+    in the crontab of several hosts
+  hapax exec --lock deploy --wait 10m -- ./deploy.sh
+    one deploy at a time
+  hapax exec --lock api --permits 4 -- ./import.sh
+    at most four at once
+  hapax exec --once-per '0 2 * * *' --tz Europe/Berlin --key report \\
+      --attempts 3 --timeout 20m -- ./report.sh";
 
 /// Run a command under a lock, or once per period
 ///

@@ -12,6 +12,7 @@ mod doctor;
 mod exec;
 mod job;
 mod lock;
+mod man;
 mod migrate;
 mod once;
 mod queue;
@@ -38,9 +39,10 @@ Exit codes:
    78  the store is not usable, or too new
   125  a mistake of hapax itself
 
-The store is --store URL, else HAPAX_STORE_URL, else an SQLite file in the
-state folder, which protects one host: $XDG_STATE_HOME/hapax/hapax.db, or
-~/.local/state/hapax/hapax.db.
+The store:
+  --store URL, else HAPAX_STORE_URL, else an SQLite file in the state folder,
+  which protects one host: $XDG_STATE_HOME/hapax/hapax.db, or
+  ~/.local/state/hapax/hapax.db.
 
 Examples:
   hapax demo
@@ -129,6 +131,7 @@ enum Verb {
     Migrate(migrate::Migrate),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
+    Man(man::Man),
     Version(version::Version),
 }
 
@@ -165,6 +168,7 @@ impl Verb {
             Self::Migrate(migrate) => migrate.run(global).await,
             Self::Doctor(doctor) => doctor.run(global).await,
             Self::Completions(completions) => completions.run(global),
+            Self::Man(man) => man.run(),
             Self::Version(_) => version::Version::print(global),
         }
     }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use hapax::client::{LockGuard, OnceClaim, OnceGuard, OnceOptions};
 use hapax::clock::{Deadline, Micros};
-use hapax::error::{Error, ErrorKind};
+use hapax::error::ErrorKind;
 use hapax::id::Fence;
 use hapax::model::schedule::Span;
 use hapax::model::{KeyHolder, KeyRecord, KeyState};
 use hapax::{Hapax, Result};
 
+use super::patience::Patience;
 use super::plan::Plan;
+use crate::exit::Failure;
 
 /// The scope in which `exec` claims its keys.
 pub(crate) const SCOPE: &str = "exec";
@@ -23,8 +25,6 @@ const KEEP_AFTER_MS: u64 = 30 * 86_400_000;
 /// Between two looks at another's work.
 const LOOK_FIRST: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_millis(500);
-/// How long to wait for another's outcome when nothing was said.
-const WAIT_DEFAULT: Duration = Duration::from_hours(1);
 
 /// What is held while the child runs; nothing when it runs without the store.
 #[derive(Debug, Default)]
@@ -93,38 +93,45 @@ impl Leases {
 }
 
 /// Claims what the plan wants, waiting as long as it allows.
-pub(super) async fn claim(hapax: &Hapax, plan: &Plan, span: Option<&Span>) -> Result<Claimed> {
-    let clock = Patience::new(plan);
+pub(super) async fn claim(
+    hapax: &Hapax,
+    plan: &Plan,
+    span: Option<&Span>,
+    patience: &Patience,
+) -> Result<Claimed, Failure> {
     let mut leases = Leases::default();
     if let (Some(once), Some(span)) = (&plan.once, span) {
-        let now = hapax.now().await?;
+        let now = patience.while_busy(async || hapax.now().await).await?;
         let keep_ms = span.end.ms_since(now).saturating_add(KEEP_AFTER_MS);
         let value = key_value(&once.key, &span.id);
         let options = hapax.once(SCOPE, value).lease(plan.ttl).keep(Duration::from_millis(keep_ms));
-        match claim_key(&options, plan.ttl, &clock).await? {
+        match claim_key(&options, plan.ttl, patience).await? {
             Key::Ours(guard) => leases.key = Some(guard),
             Key::Done(record) => return Ok(Claimed::Done(record)),
             Key::Busy(who) => return Ok(Claimed::Busy(who)),
         }
     }
-    if let Some(name) = &plan.lock {
-        let options = hapax.lock(name).permits(plan.permits).lease(plan.ttl).wait(clock.left());
-        match options.acquire().await {
-            Ok(guard) => leases.lock = Some(guard),
-            Err(error) => {
-                if let Some(key) = leases.key {
-                    // Nothing has run: the next caller need not wait for the end of the lease.
-                    let given_back = key.failed(&format!("not run: {error}")).await;
-                    given_back.unwrap_or_else(|error| tracing::debug!(%error, "the key was not given back"));
-                }
-                if error.kind() == ErrorKind::Held {
-                    return Ok(Claimed::Busy(error.to_string()));
-                }
-                return Err(error);
-            }
+    let Some(name) = &plan.lock else { return Ok(Claimed::Ours(leases)) };
+    let options = hapax.lock(name).permits(plan.permits).lease(plan.ttl);
+    let acquire = async || match options.clone().wait(patience.left()).acquire().await {
+        Err(error) if error.kind() == ErrorKind::Held => Ok(Err(error.to_string())),
+        answer => answer.map(Ok),
+    };
+    let answer = patience.while_busy(acquire).await;
+    let why = match answer {
+        Ok(Ok(guard)) => {
+            leases.lock = Some(guard);
+            return Ok(Claimed::Ours(leases));
         }
+        Ok(Err(ref held)) => held.clone(),
+        Err(ref failure) => failure.to_string(),
+    };
+    if let Some(key) = leases.key {
+        // Nothing has run: the next caller need not wait for the end of the lease.
+        let given_back = key.failed(&format!("not run: {why}")).await;
+        given_back.unwrap_or_else(|error| tracing::debug!(%error, "the key was not given back"));
     }
-    Ok(Claimed::Ours(leases))
+    answer.map(|_| Claimed::Busy(why))
 }
 
 /// The once key of a period. No period's name has a blank, so the last one parts the two.
@@ -139,9 +146,9 @@ enum Key {
 }
 
 /// Claims the key, or waits for what becomes of it in another's hands.
-async fn claim_key(options: &OnceOptions, ttl: Duration, clock: &Patience) -> Result<Key> {
+async fn claim_key(options: &OnceOptions, ttl: Duration, patience: &Patience) -> Result<Key, Failure> {
     loop {
-        let mut seen = match options.claim().await? {
+        let mut seen = match patience.while_busy(async || options.claim().await).await? {
             OnceClaim::Claimed(guard) => return Ok(Key::Ours(guard)),
             OnceClaim::Done(record) => return Ok(Key::Done(record)),
             OnceClaim::Busy(record) => record,
@@ -151,13 +158,13 @@ async fn claim_key(options: &OnceOptions, ttl: Duration, clock: &Patience) -> Re
         let mut moved = tokio::time::Instant::now();
         let mut look = LOOK_FIRST;
         while moved.elapsed() < ttl {
-            if clock.left().is_zero() {
+            if patience.left().is_zero() {
                 return Ok(Key::Busy(busy(&seen)));
             }
             let pause = look.mul_f64(0.5 + fastrand::f64() / 2.0);
-            tokio::time::sleep(pause.min(clock.left())).await;
+            tokio::time::sleep(pause.min(patience.left())).await;
             look = (look * 2).min(LOOK_MAX);
-            match options.look_up().await? {
+            match patience.while_busy(async || options.look_up().await).await? {
                 Some(record) if record.state == KeyState::Done => return Ok(Key::Done(Box::new(record))),
                 Some(record) if record.state == KeyState::Held => {
                     if (record.fence, record.lease_until) != (seen.fence, seen.lease_until) {
@@ -185,24 +192,6 @@ pub(crate) fn holder(record: &KeyRecord) -> String {
 }
 
 /// The period that an instant lies in.
-pub(super) fn period(plan: &Plan, now: Micros) -> Result<Option<Span>, Error> {
+pub(super) fn period(plan: &Plan, now: Micros) -> Result<Option<Span>> {
     plan.once.as_ref().map(|once| once.period.containing(now, &once.zone)).transpose()
-}
-
-/// How long there is still to wait, for the key and the lock together.
-struct Patience {
-    started: tokio::time::Instant,
-    wait: Duration,
-}
-
-impl Patience {
-    fn new(plan: &Plan) -> Self {
-        let others = plan.timeout.map_or(WAIT_DEFAULT, |timeout| timeout.min(WAIT_DEFAULT));
-        let default = if plan.once.is_some() { others } else { Duration::ZERO };
-        Self { started: tokio::time::Instant::now(), wait: plan.wait.unwrap_or(default) }
-    }
-
-    fn left(&self) -> Duration {
-        self.wait.saturating_sub(self.started.elapsed())
-    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Two processes of this program share the work. hapax talks to the store; the [`watchdog`] is the child's parent and
 //! stops it before the lease can pass on, whatever becomes of hapax. They speak through [`wire`]; [`family`] finds the
-//! processes; [`claim`] knows the order of key and lock; [`outcome`] what is said at the end.
+//! processes; [`claim`] knows the order of key and lock, [`patience`] how long to wait; [`outcome`] what is said at the
+//! end.
 //!
 //! This room does not know: how a store keeps anything, how a command line is read (`cli/exec.rs` does), or what the
 //! command does.
@@ -12,6 +13,7 @@ mod child;
 pub(crate) mod claim;
 mod family;
 mod outcome;
+mod patience;
 pub(crate) mod plan;
 mod report;
 mod signals;
@@ -24,8 +26,8 @@ use std::time::Duration;
 use hapax::client::OnceGuard;
 use hapax::error::{ErrorKind, Outcome as Happened};
 use hapax::model::OnceEnd;
-use hapax::model::schedule::Span;
-use hapax::{AcquisitionId, Error, Hapax};
+use hapax::store::Health;
+use hapax::{AcquisitionId, Error};
 use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
@@ -35,6 +37,7 @@ use crate::time::Iso;
 use child::{Child, End, Ended};
 use claim::{Claimed, Leases};
 use outcome::{Done, Ending, Outcome, ResultFile, code, wall_now};
+use patience::Patience;
 use plan::{DoneOn, OnStoreDown, Plan};
 use report::Report;
 use signals::Signals;
@@ -57,7 +60,7 @@ pub(crate) async fn run(plan: &Plan, place: Result<Place, Failure>, output: &Out
     let file = file.transpose()?;
     let mut signals =
         Signals::catch().map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be caught: {error}")))?;
-    let mut call = Exec { plan, ending: Ending::new(plan), span: None };
+    let mut call = Exec { plan, patience: Patience::new(plan), ending: Ending::new(plan) };
     let failure = call.with_store(place, &mut signals).await.err();
     let mut ending = call.ending;
     if let Some(failure) = &failure {
@@ -92,60 +95,50 @@ fn tell(ending: &Ending, plan: &Plan, output: &Output) {
 /// One call.
 struct Exec<'a> {
     plan: &'a Plan,
+    patience: Patience,
     ending: Ending,
-    span: Option<Span>,
 }
 
 impl Exec<'_> {
     async fn with_store(&mut self, place: Result<Place, Failure>, signals: &mut Signals) -> Result<(), Failure> {
-        let opened = match place {
-            Ok(place) => place.open().await,
-            Err(failure) => Err(failure),
-        };
-        let hapax = match opened {
-            Ok(hapax) => hapax,
-            Err(failure) => return self.without_store(failure, signals).await,
-        };
-        if let Err(failure) = self.check_scope(&hapax).await {
-            return self.without_store(failure, signals).await;
-        }
-        let claimed = {
-            let claiming = self.claim(&hapax);
+        let reached = {
+            let reaching = self.reach(place);
             tokio::select! {
-                claimed = claiming => claimed,
+                reached = reaching => Ok(reached),
                 // What was granted meanwhile is given back, or its lease ends by itself.
-                signal = signals.next_end() => {
-                    let exit = u8::try_from(128 + signal.as_raw()).unwrap_or(code::FAILED);
-                    let name = self.plan.name(None);
-                    let message = format!("{name}: ended by signal {} while waiting", signal.as_raw());
-                    self.ending.set(Outcome::SkippedBusy, exit, message);
-                    return Ok(());
-                }
+                signal = signals.next_end() => Err(signal),
             }
         };
-        match claimed {
-            Err(error) => self.without_store(error.into(), signals).await,
-            Ok((span, claimed)) => {
-                self.ending.period = span.as_ref().map(|span| span.id.clone());
-                self.span = span;
-                self.claimed(&hapax, claimed, signals).await
+        match reached {
+            Ok(Ok(claimed)) => self.claimed(claimed, signals).await,
+            Ok(Err(failure)) => self.without_store(failure, signals).await,
+            Err(signal) => {
+                let exit = u8::try_from(128 + signal.as_raw()).unwrap_or(code::FAILED);
+                let name = self.plan.name(None);
+                let message = format!("{name}: ended by signal {} while waiting", signal.as_raw());
+                self.ending.set(Outcome::SkippedBusy, exit, message);
+                Ok(())
             }
         }
     }
 
-    /// The period and what came of claiming it. The period is taken once: who waits over midnight waits for that day.
-    async fn claim(&self, hapax: &Hapax) -> Result<(Option<Span>, Claimed), Error> {
+    /// Opens the store and claims. The period is taken once: who waits over midnight waits for that day.
+    async fn reach(&mut self, place: Result<Place, Failure>) -> Result<Claimed, Failure> {
+        let place = place?;
+        let hapax = self.patience.while_busy(async || place.open().await).await?;
+        let health = self.patience.while_busy(async || hapax.health().await).await?;
+        self.ending.scope = Some(health.scope);
+        self.check_scope(&health)?;
         let span = match &self.plan.once {
-            Some(_) => claim::period(self.plan, hapax.now().await?)?,
+            Some(_) => claim::period(self.plan, self.patience.while_busy(async || hapax.now().await).await?)?,
             None => None,
         };
-        let claimed = claim::claim(hapax, self.plan, span.as_ref()).await?;
-        Ok((span, claimed))
+        let claimed = claim::claim(&hapax, self.plan, span.as_ref(), &self.patience).await?;
+        self.ending.period = span.map(|span| span.id);
+        Ok(claimed)
     }
 
-    async fn check_scope(&mut self, hapax: &Hapax) -> Result<(), Failure> {
-        let health = hapax.health().await?;
-        self.ending.scope = Some(health.scope);
+    fn check_scope(&self, health: &Health) -> Result<(), Failure> {
         match self.plan.scope {
             Some(wanted) if !wanted.is_met(health.scope) => {
                 let what = format!("the {} store {} protects one host, not a fleet", health.store, health.address);
@@ -176,7 +169,7 @@ impl Exec<'_> {
         }
     }
 
-    async fn claimed(&mut self, hapax: &Hapax, claimed: Claimed, signals: &mut Signals) -> Result<(), Failure> {
+    async fn claimed(&mut self, claimed: Claimed, signals: &mut Signals) -> Result<(), Failure> {
         let leases = match claimed {
             Claimed::Ours(leases) => leases,
             Claimed::Done(record) => {
@@ -195,21 +188,16 @@ impl Exec<'_> {
             }
         };
         self.ending.fence = leases.fence();
-        self.run_and_record(hapax, leases, signals).await
+        self.run_and_record(leases, signals).await
     }
 
-    async fn run_and_record(
-        &mut self,
-        _hapax: &Hapax,
-        mut leases: Leases,
-        signals: &mut Signals,
-    ) -> Result<(), Failure> {
+    async fn run_and_record(&mut self, mut leases: Leases, signals: &mut Signals) -> Result<(), Failure> {
         let mut key = leases.key.take();
         if let (DoneOn::Start, Some(key)) = (self.plan.done_on, &key) {
             self.ending.started_at = Some(Iso(wall_now()));
             let done = OnceEnd::Done { result: Some(r#"{"outcome":"started"}"#.to_owned()) };
-            key.record(&done).await.map_err(|error| {
-                let failure = Failure::from(error).with_exit(Exit::StoreDown);
+            self.patience.while_busy(async || key.record(&done).await).await.map_err(|failure| {
+                let failure = failure.with_exit(Exit::StoreDown);
                 failure.mend("nothing ran; `hapax once show` says whether the key counts as done all the same")
             })?;
         } else {

@@ -115,3 +115,9 @@ pub(crate) fn ran(mut command: Command, stdin: &str) -> Ran {
         err: String::from_utf8(output.stderr).expect("UTF-8"),
     }
 }
+
+/// The blocks of a language in a page of the docs, in order.
+pub(crate) fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
+    let parts = page.split("```").skip(1).step_by(2);
+    parts.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
+}

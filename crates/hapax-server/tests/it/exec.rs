@@ -173,18 +173,89 @@ fn every_exit_code_of_the_table() {
     assert_eq!(code(&["--lock", "L", "--store", "sqlite:no.db", "--on-store-down", "run"], "true"), 78);
 }
 
+/// Moves the store away while the command runs, so that its end cannot be recorded, and puts it back afterwards. Gives
+/// the object of the result file.
+fn run_without_a_way_back(cli: &Cli, done_on: &str) -> Value {
+    let options = ["--once-per", "day", "--key", "k", "--done-on", done_on, "--ttl", "2s", "--result-file", "result"];
+    let ran = run(cli, &options, "mv test.db away.db");
+    assert_eq!(ran.code, 70, "{ran:?}");
+    assert!(ran.err.contains("its result could not be recorded") && ran.err.contains("moved"), "{ran:?}");
+    std::fs::rename(cli.folder().join("away.db"), cli.file()).expect("moved back");
+    let result = std::fs::read_to_string(cli.folder().join("result")).expect("written");
+    serde_json::from_str(&result).expect("JSON")
+}
+
 #[test]
-fn a_result_that_cannot_be_recorded_is_in_doubt() {
-    for (done_on, says) in [("success", "may run again"), ("start", "in doubt")] {
-        let cli = Cli::new();
-        let options = ["--once-per", "day", "--key", "k", "--done-on", done_on, "--ttl", "2s", "-o", "json"];
-        let ran =
-            run(&cli, &options, "mv test.db gone.db; mv test.db-wal gone.db-wal; rm -f test.db-shm; mkdir test.db");
-        assert!([0, 70].contains(&ran.code), "{ran:?}");
-        if ran.code == 70 {
-            assert!(told(&ran)["message"].as_str().is_some_and(|said| said.contains(says)), "{ran:?}");
-        }
-    }
+fn a_result_that_cannot_be_recorded_is_in_doubt_and_may_run_again() {
+    let cli = Cli::new();
+    let result = run_without_a_way_back(&cli, "success");
+    assert_eq!((&result["outcome"], &result["exit"]), (&"in_doubt".into(), &70.into()));
+    assert_eq!(result["child_exit"], 0, "what the command did is told apart from what was recorded");
+    assert!(result["message"].as_str().is_some_and(|said| said.ends_with("it may run again")), "{result}");
+    assert_eq!(cli.json(&["once", "show", "k"])["state"], "held", "nobody may be sure before the lease has ended");
+    let again = run(&cli, &["--once-per", "day", "--key", "k", "--ttl", "2s"], "echo attempt $HAPAX_ATTEMPT");
+    assert_eq!((again.code, again.out.as_str()), (0, "attempt 2\n"), "{again:?}");
+}
+
+#[test]
+fn a_start_whose_end_cannot_be_recorded_leaves_the_key_in_doubt() {
+    let cli = Cli::new();
+    let result = run_without_a_way_back(&cli, "start");
+    assert_eq!((&result["outcome"], &result["exit"]), (&"in_doubt".into(), &70.into()));
+    assert!(result["message"].as_str().is_some_and(|said| said.contains("its end is in doubt")), "{result}");
+    assert!(cli.text(&["once", "show", "k"]).contains("its end is not recorded"));
+    let call = |script: &str| run(&cli, &["--once-per", "day", "--key", "k", "--done-on", "start", "-E", "3"], script);
+    let again = call("echo never");
+    assert_eq!((again.code, again.out.as_str()), (3, ""), "never twice, whatever became of it: {again:?}");
+    let period = cli.json(&["once", "show", "k"])["period"].as_str().expect("a day").to_owned();
+    cli.text(&["once", "resolve", "k", &period, "--as", "not-done", "--reason", "the bucket is empty"]);
+    assert_eq!(call("echo now").out, "now\n");
+}
+
+/// Whether a process has this file open.
+fn has_open(process: u32, file: &std::path::Path) -> bool {
+    let opened = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    opened.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(|opened| opened == file)
+}
+
+#[test]
+fn a_crowd_that_finds_the_store_busy_waits_and_none_is_turned_away() {
+    let cli = Cli::new();
+    cli.text(&["migrate"]);
+    let file = cli.file().canonicalize().expect("it was made");
+    let writer = rusqlite::Connection::open(&file).expect("opened");
+    writer.execute_batch("begin immediate").expect("the write lock");
+    let call = |n: usize| {
+        let (lock, key) = (format!("L{}", n % 3), format!("k{n}"));
+        let options: [&str; 4] =
+            if n.is_multiple_of(2) { ["--lock", &lock, "--wait", "1m"] } else { ["--once-per", "day", "--key", &key] };
+        let mut command = exec(&cli, &options, "echo >> ran");
+        Running(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    };
+    let mut calls: Vec<Running> = (0..24).map(call).collect();
+    wait_for("all stand before the store", || calls.iter().all(|call| has_open(call.0.id(), &file)));
+    assert!(!cli.folder().join("ran").exists(), "the store was not busy");
+    writer.execute_batch("rollback").expect("the lock is free");
+    let codes: Vec<Option<i32>> = calls.iter_mut().map(Running::code).collect();
+    assert_eq!(codes, [Some(0); 24]);
+    let ran = std::fs::read_to_string(cli.folder().join("ran")).expect("they ran");
+    assert_eq!(ran.len(), 24);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_busy_store() {
+    let cli = Cli::new();
+    cli.text(&["migrate"]);
+    let file = cli.file().canonicalize().expect("it was made");
+    let writer = rusqlite::Connection::open(&file).expect("opened");
+    writer.execute_batch("begin immediate").expect("the write lock");
+    let waiting = exec(&cli, &["--lock", "L"], "touch ran").stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut waiting = Running(waiting.expect("it starts"));
+    wait_for("it stands before the store", || has_open(waiting.0.id(), &file));
+    let process = rustix::process::Pid::from_child(&waiting.0);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is there");
+    assert_eq!(waiting.code(), Some(128 + 15));
+    assert!(!cli.folder().join("ran").exists());
 }
 
 #[test]

@@ -11,5 +11,6 @@ mod ledger;
 mod lines;
 mod nightly_backup;
 mod queue;
+mod recipes;
 mod store;
 mod terminal;

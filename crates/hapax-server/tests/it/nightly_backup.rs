@@ -3,20 +3,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::cli::{Cli, HAPAX, Ran, ran};
+use crate::cli::{Cli, HAPAX, Ran, blocks, ran};
 
 const README: &str = include_str!("../../../../examples/nightly-backup/README.md");
-
-/// The blocks of a language, in order.
-fn blocks(language: &str) -> Vec<&'static str> {
-    let parts = README.split("```").skip(1).step_by(2);
-    parts.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
-}
 
 #[test]
 fn a_newcomer_backs_up_a_folder_once_per_day() {
     let cli = Cli::new();
-    let [script, first, again, look] = blocks("sh").try_into().expect("four blocks");
+    let [script, first, again, look] = blocks(README, "sh").try_into().expect("four blocks");
     std::fs::write(cli.folder().join("backup.sh"), script).expect("written");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(cli.folder().join("backup.sh"), mode).expect("changed");
@@ -40,7 +34,7 @@ fn a_newcomer_backs_up_a_folder_once_per_day() {
     assert!(known.out.contains("done") && known.out.contains("\"files\":2"), "{known:?}");
     let listed = shell("tar -tzf backups/*.tar.gz");
     assert!(listed.out.contains("file.txt"), "{listed:?}");
-    let cron = blocks("crontab")[0].split_once("&& ").expect("a command").1;
+    let cron = blocks(README, "crontab")[0].split_once("&& ").expect("a command").1;
     let by_cron = shell(cron);
     assert_eq!((by_cron.code, by_cron.out.as_str(), by_cron.err.as_str()), (0, "", ""));
 }

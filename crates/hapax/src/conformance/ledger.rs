@@ -26,6 +26,8 @@ pub async fn bare_keys_are_listed_by_value(h: &dyn Harness) {
     assert_eq!(values(&w, "", "", 100).await, ["a 10", "a 2", "a%1", "b 2", "ä 1"]);
     assert_eq!(values(&w, "a ", "", 100).await, ["a 10", "a 2"]);
     assert_eq!(values(&w, "", "a 2", 2).await, ["a%1", "b 2"]);
+    assert_eq!(values(&w, "a ", "a 10", 2).await, ["a 2"]);
+    assert_eq!(values(&w, "b", "a 2", 2).await, ["b 2"]);
     let (fence, _) = w.hold_key(&once("z")).await;
     w.finish_once(bare("z"), fence, done("x"), KEEP_KEY_MS).await.expect("held");
     assert_eq!(values(&w, "z", "", 100).await, ["z"]);

@@ -127,6 +127,8 @@ CREATE TABLE hapax_keys (
     check ((holder is null) = (fence is null))
 ) strict;
 
+CREATE INDEX hapax_keys_by_value on hapax_keys (scope, value) where boundary = 'claim';
+
 CREATE INDEX hapax_keys_purge on hapax_keys (keep_until) where keep_until is not null;
 
 CREATE TABLE hapax_locks (

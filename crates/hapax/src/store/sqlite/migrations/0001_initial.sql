@@ -131,6 +131,7 @@ create table hapax_keys (
 ) strict;
 
 create index hapax_keys_purge on hapax_keys (keep_until) where keep_until is not null;
+create index hapax_keys_by_value on hapax_keys (scope, value) where boundary = 'claim';
 
 create table hapax_locks (
     name        text    not null check (
