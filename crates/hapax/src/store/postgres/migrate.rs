@@ -90,8 +90,8 @@ fn judge(meta: &Meta, address: &str) -> error::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{address}: the tables were made by a newer hapax. Their schema has version {} and asks for a program that knows \
-         version {}; this program, hapax {}, knows version {VERSION}. Update this program, or name another schema",
+        "{address}: the tables were made by a newer hapax. Their schema has version {} and asks for a program that \
+         knows version {}; this program, hapax {}, knows version {VERSION}. Update this program, or name another schema",
         meta.version,
         meta.min_program,
         env!("CARGO_PKG_VERSION"),

@@ -2,10 +2,10 @@
 //!
 //! Each verb is one transaction: a few statements under READ COMMITTED whose guards are in their `where`, and row locks
 //! taken in one order. Verbs that are asked for thousands of times a second have statements of their own; for all
-//! others the tables lend the rows concerned, locked, to the law and write back what it decided (`slice.rs`). The user's
-//! own tables may live in the same database: then an effect commits together with the finish of its run
-//! ([`PostgresStore::finish_in`]), and a job together with the rows that it is about
-//! ([`EnqueueIn`](super::EnqueueIn) for `&mut PgConnection`).
+//! others the tables lend the rows concerned, locked, to the law and write back what it decided (`slice.rs`). The
+//! user's own tables may live in the same database: then an effect commits together with the finish of its run
+//! ([`PostgresStore::finish_in`]), and a job together with the rows that it is about ([`EnqueueIn`](super::EnqueueIn)
+//! for `&mut PgConnection`).
 //!
 //! **Sessions.** Nothing is kept in a session: settings, locks and time-outs end with their transaction. So the store
 //! works behind a pooler in transaction mode, which is noticed when the store is opened.
@@ -115,9 +115,9 @@ impl PostgresOptions {
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a URL that is none; [`Unreachable`](crate::ErrorKind::Unreachable)
-    /// when nobody answers, or the server does not let us in; [`Unusable`](crate::ErrorKind::Unusable) when the schema is
-    /// not there, when rights are missing, or when the server is too old; [`TooNew`](crate::ErrorKind::TooNew) when a
-    /// newer hapax made the schema.
+    /// when nobody answers, or the server does not let us in; [`Unusable`](crate::ErrorKind::Unusable) when the schema
+    /// is not there, when rights are missing, or when the server is too old; [`TooNew`](crate::ErrorKind::TooNew) when
+    /// a newer hapax made the schema.
     pub async fn open(self, url: &str) -> Result<PostgresStore> {
         let (connect, options) = self.parse(url)?;
         let pool = effect_pool(&options, connect.clone());
@@ -303,8 +303,8 @@ impl PostgresStore {
         Ok(u32::try_from(epoch.await?).unwrap_or(u32::MAX))
     }
 
-    /// Carries out a step in a transaction of its own. From the first poll on it runs to its end, whether or not anybody
-    /// waits for the answer.
+    /// Carries out a step in a transaction of its own. From the first poll on it runs to its end, whether or not
+    /// anybody waits for the answer.
     async fn write<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,

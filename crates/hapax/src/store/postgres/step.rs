@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn names_become_numbers_and_casts_stay() {
         let (text, names) = translated(
-            "-- find: one\n-- binds: :ids, :at\nselect x::text from hapax.jobs -- why\n where id = any(:ids::uuid[]) and a < :at and b > :at",
+            "-- find: one\n-- binds: :ids, :at\nselect x::text from hapax.jobs -- why\n \
+             where id = any(:ids::uuid[]) and a < :at and b > :at",
             "\"My app\"",
         );
         assert_eq!(names, ["ids", "at"]);

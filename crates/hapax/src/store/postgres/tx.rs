@@ -167,9 +167,9 @@ async fn known(step: &mut Step<'_>) -> sqlx::Result<()> {
 // ------------------------------------------------------------------------------------------ effects with their finish
 
 impl PostgresStore {
-    /// Begins a transaction for an effect, on a connection of the pool. `left` is what is left of the run's lease: if the
-    /// program stands still for longer between two statements, the server ends the transaction, so that the rows it has
-    /// locked do not hold up its successor.
+    /// Begins a transaction for an effect, on a connection of the pool. `left` is what is left of the run's lease: if
+    /// the program stands still for longer between two statements, the server ends the transaction, so that the rows it
+    /// has locked do not hold up its successor.
     ///
     /// # Errors
     /// Those of any write.
@@ -197,12 +197,12 @@ impl PostgresStore {
         tokio::spawn(begin).await.unwrap_or_else(|_| Err(super::ended()))
     }
 
-    /// Ends a run as done in a transaction that holds its effect, and commits it: both are there, or neither. A run that
-    /// is not the current one is refused, and the transaction undone.
+    /// Ends a run as done in a transaction that holds its effect, and commits it: both are there, or neither. A run
+    /// that is not the current one is refused, and the transaction undone.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) when the transaction is in another database; those of any write. After one
-    /// that says [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the transaction is in another database; those of any write. After
+    /// one that says [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
     /// [`verdict`](crate::store::Jobs::verdict).
     pub async fn finish_in(
         &self,
