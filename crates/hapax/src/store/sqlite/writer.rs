@@ -17,6 +17,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::seal::Guard;
 use super::{fault, probe};
 use crate::clock::{Anchor, Clock, Deadline, Now};
 use crate::error::{Error, ErrorKind, Result};
@@ -35,6 +36,8 @@ pub(super) struct Core {
     /// Which file it was when it was opened.
     pub(super) identity: Option<(u64, u64)>,
     pub(super) busy_ms: u64,
+    /// Over effects.
+    pub(super) guard: Guard,
 }
 
 /// The way to the thread.
