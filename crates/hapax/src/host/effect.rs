@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::extract::{FromRun, Settlement};
+use super::extract::{FromRun, MustFinish};
 use super::outcome::Finished;
 use super::pace::Pace;
 use super::run::Run;
@@ -77,7 +77,7 @@ impl Effect {
 }
 
 impl<S: Sync> FromRun<S> for Effect {
-    type Needs = Settlement;
+    type Needs = MustFinish;
 
     fn check(hapax: &Hapax) -> Result<()> {
         sqlite(hapax.store().as_ref()).map(drop)

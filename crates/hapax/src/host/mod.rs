@@ -69,7 +69,7 @@ mod worker;
 pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 #[cfg(feature = "sqlite")]
 pub use effect::{Effect, EffectTx};
-pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};
+pub use extract::{FromRef, FromRun, Meets, MustFinish, Nothing, State};
 pub use handle::{HostHandle, HostStats};
 pub use handler::{Task, TaskFn};
 pub use outcome::{Finished, IntoOutcome, Returned, TaskResult};

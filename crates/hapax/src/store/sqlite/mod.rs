@@ -258,7 +258,7 @@ fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
         return Err(Error::did_not_happen(ErrorKind::ReadOnly, what));
     }
     migrate::look(&connection, file, until)?;
-    patiently(until, || settle(&connection, options)).map_err(cannot)?;
+    patiently(until, || configure(&connection, options)).map_err(cannot)?;
     let (clock, busy_ms) = (options.clock.clone(), options.busy_ms());
     let (identity, guard) = (probe::identity(file), Guard::default());
     let core = Core { connection, clock, file: file.to_owned(), identity, busy_ms, guard };
@@ -275,7 +275,7 @@ fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
 }
 
 /// Settings of the connection; that of the file, WAL, is kept in it.
-fn settle(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "wal", |row| {
         let mode: String = row.get(0)?;
         if mode == "wal" {

@@ -10,10 +10,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::rows::change;
 use super::slice::Slice;
-use super::writer::{Core, panic_text};
+use super::writer::Core;
 use super::{SqliteStore, fault, jobs, migrate, runs};
 use crate::clock::{Anchor, Clock, Deadline, Now};
-use crate::error::Result;
+use crate::error::{Result, panic_text};
 use crate::id::Fence;
 use crate::model::{End, Finish, JobState, LockRef, NewJob, RunRef, Settled};
 use crate::store::sealed::Sealed;

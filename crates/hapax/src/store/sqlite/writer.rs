@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::seal::Guard;
 use super::{fault, probe};
 use crate::clock::{Anchor, Clock, Deadline, Now};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panic_text};
 
 /// Most calls that share a commit.
 const GROUP_CALLS_MAX: usize = 256;
@@ -177,12 +177,6 @@ fn thread_ended() -> Error {
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic_text(panic);
     Error::did_not_happen(ErrorKind::Store, format!("a step of the store panicked and was undone: {text}"))
-}
-
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
 impl Core {
