@@ -17,7 +17,8 @@ pub enum ErrorKind {
     Refused,
     /// The store cannot be reached or opened.
     Unreachable,
-    /// Another writer holds the store for longer than we wait. Try again.
+    /// Another writer holds the store for longer than we wait, or undid the commit that it was to share with this one.
+    /// Try again.
     Busy,
     /// The store may be read but not written.
     ReadOnly,

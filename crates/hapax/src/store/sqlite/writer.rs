@@ -292,8 +292,9 @@ impl Thread {
             done.push(call);
             if ended {
                 // SQLite rolled the whole transaction back: nothing of the group is there, for certain.
+                // That is no fault of those that did not fail: they may be tried again, by whoever asked for them.
                 let text = "another step of the same commit failed and took this one with it; try again";
-                let lost = || Some(Error::did_not_happen(ErrorKind::Store, text));
+                let lost = || Some(Error::did_not_happen(ErrorKind::Busy, text));
                 for call in done {
                     call.answer(lost());
                 }
