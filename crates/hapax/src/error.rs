@@ -17,7 +17,8 @@ pub enum ErrorKind {
     Refused,
     /// The store cannot be reached or opened.
     Unreachable,
-    /// Another writer holds the store for longer than we wait. Try again.
+    /// Another writer holds the store for longer than we wait, or undid the commit that it was to share with this one.
+    /// Try again.
     Busy,
     /// The store may be read but not written.
     ReadOnly,
@@ -133,6 +134,12 @@ impl fmt::Debug for Error {
             .field("source", &self.0.source)
             .finish()
     }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
 impl std::error::Error for Error {

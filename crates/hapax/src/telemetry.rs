@@ -45,7 +45,7 @@ pub const RUNS_ACTIVE: &str = "hapax_runs_active";
 /// Tasks that block their thread past their deadline.
 pub const RUNS_STUCK: &str = "hapax_runs_stuck";
 /// Runs that ended and whose finish the store has not confirmed yet.
-pub const RUNS_UNSETTLED: &str = "hapax_runs_unsettled";
+pub const RUNS_UNCONFIRMED: &str = "hapax_runs_unconfirmed";
 /// Leases that ended before their holder gave them back.
 pub const LEASES_LOST: &str = "hapax_leases_lost_total";
 /// Writes that lost their guard: another holds a higher fence.
@@ -75,7 +75,7 @@ pub const ALL: &[Metric] = &[
     histogram(QUEUE_WAIT, &["queue"], "Seconds from a job's due time to its claim, by the store's clock."),
     gauge(RUNS_ACTIVE, &["queue"], "Tasks at work in this process."),
     gauge(RUNS_STUCK, &[], "Tasks that block their thread past their deadline."),
-    gauge(RUNS_UNSETTLED, &[], "Ended runs whose finish the store has not confirmed yet."),
+    gauge(RUNS_UNCONFIRMED, &[], "Ended runs whose finish the store has not confirmed yet."),
     counter(LEASES_LOST, &["what"], "Leases lost by their holder; what: instance, run."),
     counter(FENCE_REJECTED, &["verb"], "Writes refused because their fence was not current."),
     counter(TAKEN_BACK, &["state"], "Jobs taken back from dead owners or at their deadline, by their new state."),

@@ -103,7 +103,8 @@ impl Enqueue {
         self
     }
 
-    /// Made by the caller, so that a call whose answer was lost can be repeated even after a restart.
+    /// Made by the caller, so that a call whose answer was lost can be repeated even after a restart: for as long as
+    /// the job lives, and for as long as it is [kept](Self::keep) after that.
     pub const fn id(mut self, id: JobId) -> Self {
         self.id = id;
         self
@@ -166,7 +167,8 @@ impl Enqueue {
         self
     }
 
-    /// How long the job is kept after it is done or cancelled; 7 days unless told otherwise.
+    /// How long the job is kept after it is done or cancelled; 7 days unless told otherwise, and never less than 10
+    /// minutes.
     pub const fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
         self

@@ -18,6 +18,8 @@ pub(super) const LEASE_MIN: Duration = Duration::from_millis(100);
 pub(super) const LEASE_MAX: Duration = Duration::from_hours(24);
 /// Most permits of one lock.
 const PERMITS_MAX: u32 = 10_000;
+/// Longest part of a machine's name that is shown.
+const MACHINE_BYTES_MAX: usize = 100;
 /// Between two looks at a lock that is held.
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_MAX: Duration = Duration::from_millis(500);
@@ -306,9 +308,10 @@ fn held(name: &Name, holders: &[LockHolder]) -> Error {
     Error::did_not_happen(ErrorKind::Held, format!("lock {name} is held{by}"))
 }
 
-/// Host and process, for people: `web-1:4711`.
+/// Machine and process, for people: `web-1:4711`. A legal name.
 pub(crate) fn process_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let host: String = host.chars().filter(|c| !c.is_control()).take(60).collect();
-    format!("{host}:{}", std::process::id())
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let clean: String = machine.chars().filter(|c| !c.is_control()).collect();
+    let clean = if clean.is_empty() { "host" } else { &clean[..clean.floor_char_boundary(MACHINE_BYTES_MAX)] };
+    format!("{clean}:{}", std::process::id())
 }

@@ -21,6 +21,7 @@ use crate::store::Store;
 
 pub use connect::SchemaVersion;
 pub use enqueue::{Enqueue, Enqueued, JobExt};
+pub(crate) use lock::process_name;
 pub use lock::{LockError, LockGuard, LockOptions};
 pub use once::{OnceClaim, OnceGuard, OnceOptions, OnceRun};
 use renewal::Renewal;

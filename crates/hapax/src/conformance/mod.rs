@@ -306,6 +306,7 @@ macro_rules! conformance {
             workers::a_heartbeat_carries_many_runs,
             workers::the_pruner_keeps_what_is_not_over,
             workers::ended_jobs_go_after_their_retention,
+            workers::an_ended_job_is_kept_for_a_repeated_enqueue,
             workers::a_retried_job_is_not_pruned,
             workers::evidence_goes_after_its_time,
             workers::bites_of_the_pruner_reach_everything,

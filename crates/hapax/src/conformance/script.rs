@@ -9,6 +9,7 @@ use proptest::sample::select;
 use proptest::strategy::Just;
 
 use super::world::{BEAT_MS, LEASE_MS};
+use crate::model::job::KEEP_MS_MIN;
 use crate::model::{JobState, Resolution, RunOutcome};
 
 /// How long ago something came: 0 is the last one. Wraps around what there is.
@@ -344,7 +345,8 @@ fn joined(parts: &[Vec<Op>]) -> Vec<Op> {
 pub(super) fn timed(parts_max: usize) -> impl Strategy<Value = Vec<Op>> {
     let time = prop_oneof![
         6 => select(vec![1, 100, 1_000, 5_000]).prop_map(|ms| vec![Op::Advance(ms)]),
-        2 => select(vec![10_000, 60_000]).prop_map(|ms| vec![Op::Advance(ms), register(0, true), register(1, true)]),
+        2 => select(vec![10_000, 60_000, KEEP_MS_MIN])
+            .prop_map(|ms| vec![Op::Advance(ms), register(0, true), register(1, true)]),
         2 => Just(vec![Op::Advance(8 * 86_400_000), Op::Prune, register(0, true)]),
         2 => select(vec![-3_600_000, -1_000, 1_000]).prop_map(|ms| vec![Op::SetWallBy(ms)]),
     ];

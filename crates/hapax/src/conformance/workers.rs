@@ -6,6 +6,7 @@ use super::world::{
     run_of,
 };
 use crate::id::NAME_BYTES_MAX;
+use crate::model::job::KEEP_MS_MIN;
 use crate::model::{
     EVIDENCE_KEEP_MS, Heartbeat, JobState, NewInstance, NewJob, OwnedRun, Pruned, Reaped, Refusal, Release, RunOutcome,
 };
@@ -177,6 +178,25 @@ pub async fn ended_jobs_go_after_their_retention(h: &dyn Harness) {
     w.pass(KEEP_MS);
     assert_eq!(w.prune(10).await.expect("pruned").jobs, 1);
     assert_eq!(w.snapshot().await.jobs, []);
+}
+
+/// A job that need not be kept is kept all the same for as long as an enqueue whose answer was lost may be repeated:
+/// else it would run a second time.
+pub async fn an_ended_job_is_kept_for_a_repeated_enqueue(h: &dyn Harness) {
+    let w = World::new(h);
+    let (by, run) = w.run(NewJob { keep_ms: 0, ..job() }).await;
+    w.end(run, done()).await;
+    let again = NewJob { keep_ms: 0, id: run.job, ..job() };
+    let cancelled = NewJob { keep_ms: 1, ..job() };
+    w.put(std::slice::from_ref(&cancelled)).await;
+    w.cancel(cancelled.id, "test".to_owned()).await.expect("ready");
+    w.pass(KEEP_MS_MIN - 1);
+    assert_eq!(w.prune(10).await.expect("pruned").jobs, 0);
+    w.put(&[again, cancelled]).await;
+    w.heartbeat(by, Vec::new()).await.expect("answered");
+    assert_eq!(w.take(by).await, [], "it is the same job, and has ended");
+    w.pass(1);
+    assert_eq!(w.prune(10).await.expect("pruned").jobs, 2);
 }
 
 /// A cancelled job that was retried is alive again, and nobody prunes it.

@@ -16,7 +16,7 @@ use super::shutdown::{Parts, Stop, Wishes, until_ended};
 use super::slots::{QueueSlots, Slots};
 use super::supervisor::Supervisor;
 use super::{keeper, pruner, reaper, worker};
-use crate::client::Hapax;
+use crate::client::{Hapax, process_name};
 use crate::error::{Error, Result};
 use crate::id::Name;
 use crate::task::BoxError;
@@ -25,8 +25,6 @@ use crate::task::BoxError;
 pub const WORKERS_DEFAULT: u32 = 10;
 /// Shortest lease: below it a busy machine would lose it again and again.
 const LEASE_MIN: Duration = Duration::from_millis(100);
-/// Longest name of a host that is made from the machine's.
-const HOST_NAME_BYTES_MAX: usize = 100;
 
 /// One process that runs jobs and services. See [`Host::builder`].
 #[derive(Debug)]
@@ -315,7 +313,7 @@ fn start_services(core: &Arc<Core>, of_user: Vec<Service>) -> Supervisor {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            name: default_name(),
+            name: Name::new("name", &process_name()).expect("a legal name"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             lease: Duration::from_secs(30),
             poll: Duration::from_millis(200),
@@ -324,15 +322,6 @@ impl Default for Settings {
             prune_every: Duration::from_mins(1),
         }
     }
-}
-
-/// Machine and process.
-fn default_name() -> Name {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let machine = machine.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
-    let clean: String = machine.trim().chars().filter(|c| !c.is_control()).collect();
-    let clean = if clean.is_empty() { "host" } else { &clean[..clean.floor_char_boundary(HOST_NAME_BYTES_MAX)] };
-    Name::new("name", &format!("{clean}:{}", std::process::id())).expect("at most 100 bytes and a number")
 }
 
 impl<S> fmt::Debug for HostBuilder<S> {

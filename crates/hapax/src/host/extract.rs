@@ -34,7 +34,7 @@ use super::run::Run;
     note = "for `State<T>` the host's state must be a `T`, or implement `FromRef` for it"
 )]
 pub trait FromRun<S>: Sized + Send {
-    /// What a task that asks for this must return: [`Nothing`] in particular, or [`Settlement`].
+    /// What a task that asks for this must return: [`Nothing`] in particular, or [`MustFinish`].
     type Needs;
 
     /// Whether the host's store can give it at all; asked once for each task when the host starts.
@@ -59,7 +59,7 @@ pub enum Nothing {}
 
 /// The task must return a [`Finished`], so that it cannot forget to commit.
 #[derive(Debug)]
-pub enum Settlement {}
+pub enum MustFinish {}
 
 /// Whether a task that returns `Self` satisfies what its extractors need.
 #[diagnostic::on_unimplemented(
@@ -70,8 +70,8 @@ pub enum Settlement {}
 pub trait Meets<N> {}
 
 impl<R> Meets<Nothing> for R {}
-impl Meets<Settlement> for Finished {}
-impl<E> Meets<Settlement> for Result<Finished, E> {}
+impl Meets<MustFinish> for Finished {}
+impl<E> Meets<MustFinish> for Result<Finished, E> {}
 
 /// A part of the host's state, by its type: `State(mailer): State<Mailer>`.
 ///

@@ -59,7 +59,7 @@ pub(crate) async fn serve(core: Arc<Core>, inbox: Inbox, stop: Stop) -> Result<(
             // Others do not wait for it.
             tokio::spawn(insist(Arc::clone(&core), batch, error));
         }
-        metrics::gauge!(telemetry::RUNS_UNSETTLED).set(core.slots.unsettled());
+        metrics::gauge!(telemetry::RUNS_UNCONFIRMED).set(core.slots.unconfirmed());
     }
 }
 
@@ -178,5 +178,5 @@ fn forget(core: &Core, batch: &[Ended]) {
         let runs: Vec<RunRef> = same.iter().map(|ended| ended.run.reference()).collect();
         same[0].run.home().drop_runs(&runs);
     }
-    core.slots.sub_unsettled(u32::try_from(batch.len()).unwrap_or(u32::MAX));
+    core.slots.sub_unconfirmed(u32::try_from(batch.len()).unwrap_or(u32::MAX));
 }

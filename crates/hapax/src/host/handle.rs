@@ -48,7 +48,7 @@ pub struct HostStats {
     /// Tasks at work now.
     pub active: u64,
     /// Runs that have ended and whose finish the store has not confirmed yet.
-    pub unsettled: u64,
+    pub unconfirmed: u64,
     /// Jobs claimed.
     pub claimed: u64,
     /// Runs whose end counted.
@@ -125,7 +125,7 @@ impl HostHandle {
         HostStats {
             lease_held: self.core.instance().is_usable(),
             active: self.core.slots.active().into(),
-            unsettled: self.core.slots.unsettled().into(),
+            unconfirmed: self.core.slots.unconfirmed().into(),
             claimed: Tally::get(&tally.claimed),
             finished: Tally::get(&tally.finished),
             refused: Tally::get(&tally.refused),

@@ -71,7 +71,7 @@ pub use builder::{Host, HostBuilder, QueueOptions, WORKERS_DEFAULT};
 pub use effect::Effect;
 #[cfg(feature = "postgres")]
 pub use effect::EffectTx;
-pub use extract::{FromRef, FromRun, Meets, Nothing, Settlement, State};
+pub use extract::{FromRef, FromRun, Meets, MustFinish, Nothing, State};
 pub use handle::{HostHandle, HostStats};
 pub use handler::{Task, TaskFn};
 pub use outcome::{Finished, IntoOutcome, Returned, TaskResult};

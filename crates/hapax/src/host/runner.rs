@@ -23,6 +23,7 @@ use super::run::Run;
 use super::signal::StopReason;
 use super::slots::Slot;
 use crate::clock::Deadline;
+use crate::error::panic_text;
 use crate::model::Settled;
 use crate::telemetry;
 
@@ -110,11 +111,11 @@ fn hand_over(core: &Core, entry: Arc<Entry>, run: Run, how: HowEnded) {
     }
     let end = end_of(run.record(), how, fastrand::u32(..));
     run.set_ending(true);
-    core.slots.add_unsettled();
+    core.slots.add_unconfirmed();
     let ended = Ended { run, end, entry };
     if core.ended.send(ended).is_err() {
         // The host is gone: the store takes the job back.
-        core.slots.sub_unsettled(1);
+        core.slots.sub_unconfirmed(1);
     }
 }
 
@@ -187,10 +188,4 @@ impl Drop for Caught {
     fn drop(&mut self) {
         self.drop_task();
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".to_owned())
 }

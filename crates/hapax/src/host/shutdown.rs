@@ -137,10 +137,10 @@ pub(crate) async fn until_ended(parts: Parts) {
     if !drained {
         cancel_runs(&core, &wishes).await;
         if tokio::time::timeout(FLUSH_MAX, core.slots.quiet()).await.is_err() {
-            let (active, unsettled) = (core.slots.active(), core.slots.unsettled());
+            let (active, unconfirmed) = (core.slots.active(), core.slots.unconfirmed());
             tracing::warn!(
                 active,
-                unsettled,
+                unconfirmed,
                 "the host ends although not every run is settled; the store takes them back"
             );
         }

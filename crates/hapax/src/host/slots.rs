@@ -13,7 +13,7 @@ use crate::telemetry;
 /// What a claim may take ahead of free slots: what can start within this time.
 const SOON: Duration = Duration::from_millis(50);
 /// With so many finishes unconfirmed nothing is claimed: the store is slower than the tasks.
-const UNSETTLED_MAX: u32 = 1_000;
+const UNCONFIRMED_MAX: u32 = 1_000;
 
 /// One queue as the host serves it.
 #[derive(Debug)]
@@ -89,10 +89,10 @@ pub(crate) struct Slots {
     active: AtomicU32,
     suspects: AtomicU32,
     /// Ended runs whose finish is not confirmed.
-    unsettled: AtomicU32,
+    unconfirmed: AtomicU32,
     /// For the worker: a slot is free, finishes are confirmed, or the lease is back.
     pub(crate) changed: Notify,
-    /// For the shutdown: nothing is at work, or nothing is unsettled.
+    /// For the shutdown: nothing is at work, or nothing is unconfirmed.
     emptied: Notify,
 }
 
@@ -125,28 +125,28 @@ impl Slots {
     }
 
     /// Ended runs whose finish is not confirmed.
-    pub(crate) fn unsettled(&self) -> u32 {
-        self.unsettled.load(Ordering::Acquire)
+    pub(crate) fn unconfirmed(&self) -> u32 {
+        self.unconfirmed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn add_unsettled(&self) {
-        self.unsettled.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn add_unconfirmed(&self) {
+        self.unconfirmed.fetch_add(1, Ordering::AcqRel);
     }
 
     /// So many finishes are confirmed.
-    pub(crate) fn sub_unsettled(&self, settled: u32) {
-        let before = self.unsettled.fetch_sub(settled, Ordering::AcqRel);
-        if before == settled {
+    pub(crate) fn sub_unconfirmed(&self, confirmed: u32) {
+        let before = self.unconfirmed.fetch_sub(confirmed, Ordering::AcqRel);
+        if before == confirmed {
             self.emptied.notify_waiters();
         }
-        if before >= UNSETTLED_MAX {
+        if before >= UNCONFIRMED_MAX {
             self.changed.notify_one();
         }
     }
 
     /// Whether the store must catch up before anything is claimed.
     pub(crate) fn is_clogged(&self) -> bool {
-        self.unsettled() >= UNSETTLED_MAX
+        self.unconfirmed() >= UNCONFIRMED_MAX
     }
 
     /// Waits until no task is at work.
@@ -156,7 +156,7 @@ impl Slots {
 
     /// Waits until no task is at work and every finish is confirmed.
     pub(crate) async fn quiet(&self) {
-        self.wait_until(|slots| slots.active() == 0 && slots.unsettled() == 0).await;
+        self.wait_until(|slots| slots.active() == 0 && slots.unconfirmed() == 0).await;
     }
 
     async fn wait_until(&self, empty: impl Fn(&Self) -> bool) {

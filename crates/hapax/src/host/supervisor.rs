@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::pace::Pace;
-use super::runner::panic_text;
 use super::service::Service;
 use super::shutdown::Stop;
 use crate::clock::Deadline;
+use crate::error::panic_text;
 use crate::telemetry;
 
 /// A group of services that end together.

@@ -1,6 +1,6 @@
 //! Every law that binds fields to each other. Tests run it after each command.
 
-use super::job::{JobRecord, JobState, Retention, Step, next};
+use super::job::{JobRecord, JobState, KEEP_MS_MIN, Retention, Step, next};
 use super::{Index, KeyHolder, KeyState, Model};
 
 impl Model {
@@ -40,6 +40,8 @@ impl Model {
         let timed = JobState::PRUNABLE.contains(&job.state);
         assert_eq!(timed, job.purge_at.is_some(), "{id} has an end of its retention exactly when it may be deleted");
         assert_eq!(timed, Self::may_be_deleted(job.state), "the named set agrees with the table");
+        let kept = job.purge_at.is_none_or(|at| job.finished_at.is_some_and(|end| at >= end.plus_ms(KEEP_MS_MIN)));
+        assert!(kept, "{id} is kept for as long as its enqueue may be repeated");
         let waits = matches!(job.state, JobState::Scheduled | JobState::Ready | JobState::Running);
         assert_eq!(waits, job.finished_at.is_none(), "{id} has an end exactly when it has ended or waits for a person");
         let suspect_runs = job.suspect && running;

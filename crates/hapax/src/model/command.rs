@@ -59,7 +59,7 @@ pub struct NewJob {
     pub retry: RetryPolicy,
     /// Longest time of one run, in milliseconds.
     pub run_timeout_ms: u64,
-    /// How long it is kept after its end, in milliseconds.
+    /// How long it is kept after its end, in milliseconds; at least [`KEEP_MS_MIN`](super::job::KEEP_MS_MIN).
     pub keep_ms: u64,
 }
 

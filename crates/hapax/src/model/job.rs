@@ -142,7 +142,7 @@ pub enum KeyEffect {
 pub enum Retention {
     /// Never deleted in this state.
     Kept,
-    /// Deleted by the pruner once the job's `keep_ms` has passed.
+    /// Deleted by the pruner once the job's `keep_ms` has passed, and [`KEEP_MS_MIN`].
     Timed,
 }
 
@@ -253,7 +253,7 @@ pub struct JobRecord {
     pub retry: RetryPolicy,
     /// Longest time one run may take, in milliseconds.
     pub run_timeout_ms: u64,
-    /// How long it is kept after its end, in milliseconds.
+    /// How long it is kept after its end, in milliseconds; at least [`KEEP_MS_MIN`].
     pub keep_ms: u64,
     /// How long its once key is refused after it is done, in milliseconds.
     pub keep_key_ms: u64,
@@ -365,6 +365,9 @@ pub struct RunRecord {
     pub detail: Option<String>,
 }
 
+/// The shortest time that an ended job is kept, whatever it asks for, in milliseconds: 10 minutes. An enqueue whose
+/// answer was lost is repeated with the same id, and is a no-op for as long as the job is there.
+pub const KEEP_MS_MIN: u64 = 600_000;
 /// How many ended runs are kept with a job; older ones are dropped.
 pub const RUNS_KEPT_MAX: u32 = 20;
 /// The takeover of a started run that parks the job, unless the retry policy allows fewer.

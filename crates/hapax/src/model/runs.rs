@@ -1,7 +1,8 @@
 //! How a run ends: by its own finish, or by being taken back.
 
 use super::job::{
-    JobState, KeyEffect, Retention, RunOutcome, RunRecord, Step, TAKEOVERS_MAX, UNSTARTED_TAKEOVERS_MAX, next,
+    JobState, KEEP_MS_MIN, KeyEffect, Retention, RunOutcome, RunRecord, Step, TAKEOVERS_MAX, UNSTARTED_TAKEOVERS_MAX,
+    next,
 };
 use super::{End, Finish, Guarantee, Model, RunRef, Settled};
 use crate::clock::Now;
@@ -176,7 +177,8 @@ impl Model {
         self.change(id, |job| {
             let waits = matches!(job.state, JobState::Scheduled | JobState::Ready | JobState::Running);
             job.finished_at = (!waits).then_some(now.wall);
-            job.purge_at = (transition.keep == Retention::Timed).then(|| now.wall.plus_ms(job.keep_ms));
+            let keep_ms = job.keep_ms.max(KEEP_MS_MIN);
+            job.purge_at = (transition.keep == Retention::Timed).then(|| now.wall.plus_ms(keep_ms));
             if !waits {
                 job.suspect = false;
                 job.cancel_requested = false;

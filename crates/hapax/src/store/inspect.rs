@@ -73,7 +73,7 @@ pub struct Setting {
     /// Its present value.
     pub value: String,
     /// Whether it keeps the promise.
-    pub verdict: Verdict,
+    pub verdict: HealthVerdict,
     /// What it means, and how to mend it if it must be.
     pub note: String,
 }
@@ -81,7 +81,7 @@ pub struct Setting {
 /// Whether a setting keeps the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum HealthVerdict {
     /// It does.
     Good,
     /// Weaker than it might be, within what is promised.

@@ -39,7 +39,7 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::model::{EnqueueAnswer, NewJob};
 
-pub use inspect::{Health, Inspect, Scope, Setting, Verdict as HealthVerdict};
+pub use inspect::{Health, HealthVerdict, Inspect, Scope, Setting};
 pub use jobs::Jobs;
 pub use leases::Leases;
 pub use once::Once;

@@ -64,7 +64,7 @@ pub(crate) struct Push {
     /// What the "once" of its effect rests on [default: at_least_once]
     #[arg(long, value_name = "G")]
     guarantee: Option<Promise>,
-    /// How long it is kept after its end [default: 7d]
+    /// How long it is kept after its end, at least 10m [default: 7d]
     #[arg(long, value_name = "LENGTH", value_parser = duration)]
     keep: Option<Duration>,
     /// How long its once key is refused after it is done [default: 30d]

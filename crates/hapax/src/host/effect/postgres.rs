@@ -11,7 +11,7 @@ use sqlx::{Database, Postgres, Transaction};
 use super::conclude;
 use crate::client::Hapax;
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::extract::{FromRun, Settlement};
+use crate::host::extract::{FromRun, MustFinish};
 use crate::host::outcome::Finished;
 use crate::host::run::Run;
 use crate::id::Fence;
@@ -106,7 +106,7 @@ impl<DB: Database> fmt::Debug for EffectTx<DB> {
 }
 
 impl<S: Sync> FromRun<S> for EffectTx<Postgres> {
-    type Needs = Settlement;
+    type Needs = MustFinish;
 
     fn check(hapax: &Hapax) -> Result<()> {
         postgres(hapax.store().as_ref()).map(drop)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::conclude;
 use crate::client::Hapax;
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::extract::{FromRun, Settlement};
+use crate::host::extract::{FromRun, MustFinish};
 use crate::host::outcome::Finished;
 use crate::host::run::Run;
 use crate::model::Settled;
@@ -66,7 +66,7 @@ impl Effect {
 }
 
 impl<S: Sync> FromRun<S> for Effect {
-    type Needs = Settlement;
+    type Needs = MustFinish;
 
     fn check(hapax: &Hapax) -> Result<()> {
         sqlite(hapax.store().as_ref()).map(drop)

@@ -45,7 +45,7 @@ fn bites_of_the_pruner_reach_everything() {
     }
     let mut bites = Vec::new();
     loop {
-        let Ok(Answer::Pruned(pruned)) = model.apply(at_ms(10_000), &Command::Prune(10)) else { panic!("a prune") };
+        let Ok(Answer::Pruned(pruned)) = model.apply(at_ms(1_010_000), &Command::Prune(10)) else { panic!("a prune") };
         bites.push(pruned.jobs);
         if pruned.total() == 0 {
             break;

@@ -35,7 +35,7 @@ fn job() -> NewJob {
         guarantee: Guarantee::AtLeastOnce,
         retry: RetryPolicy::default(),
         run_timeout_ms: 60_000,
-        keep_ms: 1_000,
+        keep_ms: 1_000_000,
     }
 }
 
@@ -131,9 +131,9 @@ fn keys_outlive_done_jobs_only() {
     let by = instance(&mut model, at_ms(3));
     let claimed = claim(&mut model, at_ms(3), by, false);
     model.finish(at_ms(4), &[Finish { run: run_of(&claimed[0]), end: End::Done { result: None } }]);
-    assert_eq!(model.prune(at_ms(10_000), 10).jobs, 2);
+    assert_eq!(model.prune(at_ms(1_010_000), 10).jobs, 2);
     model.check();
-    assert!(matches!(model.enqueue(at_ms(10_000), &[keyed()])[0], EnqueueAnswer::Existed { done: true, .. }));
+    assert!(matches!(model.enqueue(at_ms(1_010_000), &[keyed()])[0], EnqueueAnswer::Existed { done: true, .. }));
     let last = keyed();
     let answer = model.enqueue(at_ms(3_700_000), std::slice::from_ref(&last));
     assert_eq!(answer, [EnqueueAnswer::Enqueued { id: last.id }], "its retention has passed");

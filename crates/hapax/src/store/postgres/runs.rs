@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::Result;
 
-use super::rows::{self, change, fetch};
+use super::rows::{self, change, count, fetch};
 use super::slice::Slice;
 use super::step::Step;
 use crate::id::{Fingerprint, JobId};
+use crate::model::job::KEEP_MS_MIN;
 use crate::model::{End, Finish, JobState, RunRef, Settled};
 
 /// The once key of a job that took effect. By its words as they are: the boundary may be one that only a newer program
@@ -64,6 +65,7 @@ async fn done(step: &mut Step<'_>, runs: &BTreeMap<RunRef, Option<&str>>) -> Res
         include_str!("sql/runs/done.sql"),
         rows::ended,
         wall = wall,
+        keep_ms_min = count(KEEP_MS_MIN),
         ids = runs.keys().map(|run| run.job).collect::<Vec<_>>(),
         fences = runs.keys().map(|run| run.fence).collect::<Vec<_>>(),
         results = runs.values().copied().collect::<Vec<_>>(),

@@ -28,6 +28,7 @@ mod probe;
 mod reader;
 mod rows;
 mod runs;
+mod seal;
 mod slice;
 mod tx;
 mod workers;
@@ -46,6 +47,7 @@ use super::sealed::Sealed;
 use crate::clock::{Clock, Deadline, Now};
 use crate::error::{Error, ErrorKind, Result};
 use reader::{Reader, Source};
+use seal::Guard;
 use writer::{Core, Writer, patiently};
 
 pub use migrate::VERSION;
@@ -256,9 +258,10 @@ fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
         return Err(Error::did_not_happen(ErrorKind::ReadOnly, what));
     }
     migrate::look(&connection, file, until)?;
-    patiently(until, || settle(&connection, options)).map_err(cannot)?;
+    patiently(until, || configure(&connection, options)).map_err(cannot)?;
     let (clock, busy_ms) = (options.clock.clone(), options.busy_ms());
-    let core = Core { connection, clock, file: file.to_owned(), identity: probe::identity(file), busy_ms };
+    let (identity, guard) = (probe::identity(file), Guard::default());
+    let core = Core { connection, clock, file: file.to_owned(), identity, busy_ms, guard };
     core.begin(Deadline::anchor())?;
     let boot_id = options.boot_id.clone().or_else(probe::boot_id).unwrap_or_else(|| migrate::UNKNOWN_BOOT.to_owned());
     match migrate::migrate(&core.connection, file, (&core.clock, &boot_id)) {
@@ -272,7 +275,7 @@ fn open_at(file: &Path, options: &SqliteOptions) -> Result<Core> {
 }
 
 /// Settings of the connection; that of the file, WAL, is kept in it.
-fn settle(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "wal", |row| {
         let mode: String = row.get(0)?;
         if mode == "wal" {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{fault, probe, writer};
 use crate::clock::{Clock, Now};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panic_text};
 
 const THREADS: usize = 2;
 
@@ -58,7 +58,7 @@ impl Reader {
         let call = move |thread: &mut Thread| {
             let result = catch_unwind(AssertUnwindSafe(|| thread.look(look)));
             let result = result.unwrap_or_else(|panic| {
-                let text = format!("a read panicked: {}", writer::panic_text(&*panic));
+                let text = format!("a read panicked: {}", panic_text(&*panic));
                 Err(Error::did_not_happen(ErrorKind::Store, text))
             });
             // Nobody may be waiting any more.

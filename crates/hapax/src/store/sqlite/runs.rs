@@ -2,10 +2,11 @@
 
 use rusqlite::{Connection, Result};
 
-use super::rows::{change, most_ms};
+use super::rows::{change, count, most_ms};
 use super::slice::Slice;
 use crate::clock::{Micros, Now};
 use crate::id::Fingerprint;
+use crate::model::job::KEEP_MS_MIN;
 use crate::model::{End, Finish, JobState, RunRef, Settled};
 
 /// Ends runs under their fences; each for itself.
@@ -32,6 +33,7 @@ fn done(connection: &Connection, now: Now, (run, result): (RunRef, Option<&str>)
         fence = run.fence,
         result = result,
         wall = now.wall,
+        keep_ms_min = count(KEEP_MS_MIN),
         most_ms = most_ms(now.wall),
         id = run.job,
     );

@@ -5,16 +5,15 @@ use std::fmt;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Weak};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::rows::change;
 use super::slice::Slice;
-use super::writer::{Core, panic_text};
+use super::writer::Core;
 use super::{SqliteStore, fault, jobs, migrate, runs};
 use crate::clock::{Anchor, Clock, Deadline, Now};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Result, panic_text};
 use crate::id::Fence;
 use crate::model::{End, Finish, JobState, LockRef, NewJob, RunRef, Settled};
 use crate::store::sealed::Sealed;
@@ -108,7 +107,8 @@ fn guarded<T>(connection: &Connection, step: impl FnOnce(&Connection) -> rusqlit
 /// The transaction in which an effect happens; the finish of its run commits with it.
 ///
 /// It is a [`Transaction`] for all that reads and writes. It is not committed or rolled back by hand: it commits when
-/// the closure gives `Ok`, and is undone when it gives `Err` or panics.
+/// the closure gives `Ok`, and is undone when it gives `Err` or panics. See
+/// [`finish_with`](SqliteStore::finish_with) for what is refused on it.
 pub struct EffectTx<'c> {
     transaction: Transaction<'c>,
     clock: &'c Clock,
@@ -196,9 +196,10 @@ impl SqliteStore {
     /// read and write this file, and must not wait for this store.
     ///
     /// # Errors
-    /// [`Effect`](crate::ErrorKind::Effect) when the closure ended the transaction by hand, such as by `COMMIT`: then
-    /// all of it is undone. Those of any write. After one that says
-    /// [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
+    /// [`Effect`](crate::ErrorKind::Effect) when the closure tried what would end the transaction or outlast it:
+    /// `BEGIN`, `COMMIT`, `ROLLBACK`, `ATTACH`, `DETACH`, or a pragma that sets something. SQLite refuses each, and
+    /// then all of it is undone, whatever the closure gave. Savepoints are the closure's own affair. Those of any
+    /// write. After one that says [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
     /// [`verdict`](crate::store::Jobs::verdict).
     pub async fn finish_with<T, F>(&self, run: RunRef, effect: F) -> Result<EffectAnswer<T>>
     where
@@ -221,7 +222,7 @@ where
         core.commit()?;
         return Ok(refused);
     }
-    let seal = Seal::on(&core.connection).map_err(before)?;
+    let seal = core.guard.close(&core.connection).map_err(before)?;
     let tx = EffectTx { transaction, clock: &core.clock, run, result: RefCell::default() };
     let done = catch_unwind(AssertUnwindSafe(|| effect(&tx)));
     seal.open(&core.connection, done.as_ref().is_ok_and(std::result::Result::is_ok))?;
@@ -258,42 +259,3 @@ fn refuse_stale<T>(core: &Core, run: RunRef) -> rusqlite::Result<Option<EffectAn
         Settled::Counted { .. } => unreachable!("the law counts only the current run"),
     }
 }
-
-/// Sees to it that an effect cannot commit by hand, which [`EffectTx`] cannot hide from those who write SQL: a hook
-/// turns a COMMIT into a rollback, and a savepoint tells whether the transaction is still the one that we began.
-struct Seal(Weak<()>);
-
-impl Seal {
-    fn on(connection: &Connection) -> rusqlite::Result<Self> {
-        let hook = Arc::new(());
-        let seal = Self(Arc::downgrade(&hook));
-        // It lives as long as the hook is in place.
-        let veto = move || Arc::strong_count(&hook) > 0;
-        connection.execute_batch("savepoint hapax_effect")?;
-        // Last, so that no error leaves it behind.
-        connection.commit_hook(Some(veto))?;
-        Ok(seal)
-    }
-
-    /// Allows the commit, if the transaction is whole.
-    fn open(self, connection: &Connection, succeeded: bool) -> Result<()> {
-        let vetoed = self.0.strong_count() > 0;
-        let none: Option<fn() -> bool> = None;
-        let opened = connection.commit_hook(none);
-        let whole = !connection.is_autocommit() && connection.execute_batch("release hapax_effect").is_ok();
-        match (whole && opened.is_ok(), vetoed) {
-            (true, _) => Ok(()),
-            // A failed effect whose transaction SQLite has rolled back by itself is just that.
-            (false, true) if !succeeded => Ok(()),
-            (false, true) => Err(Error::did_not_happen(ErrorKind::Effect, format!("{ENDED}; all of it was undone"))),
-            (false, false) => {
-                let text =
-                    format!("{ENDED}, and replaced the commit hook; what it did may be there without the finish");
-                Err(Error::may_have_happened(ErrorKind::Effect, text))
-            }
-        }
-    }
-}
-
-const ENDED: &str = "the effect ended its transaction by hand (COMMIT, END or ROLLBACK) or had a statement roll it \
-                     back; leave that to hapax: give Ok to commit, Err to undo";

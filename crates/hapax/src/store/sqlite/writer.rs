@@ -17,9 +17,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::seal::Guard;
 use super::{fault, probe};
 use crate::clock::{Anchor, Clock, Deadline, Now};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, panic_text};
 
 /// Most calls that share a commit.
 const GROUP_CALLS_MAX: usize = 256;
@@ -35,6 +36,8 @@ pub(super) struct Core {
     /// Which file it was when it was opened.
     pub(super) identity: Option<(u64, u64)>,
     pub(super) busy_ms: u64,
+    /// Over effects.
+    pub(super) guard: Guard,
 }
 
 /// The way to the thread.
@@ -176,12 +179,6 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     Error::did_not_happen(ErrorKind::Store, format!("a step of the store panicked and was undone: {text}"))
 }
 
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
-}
-
 impl Core {
     /// Begins a transaction that holds the file's write lock; waits for it as long as a call made at `since` may.
     pub(super) fn begin(&self, since: Anchor) -> Result<()> {
@@ -295,8 +292,9 @@ impl Thread {
             done.push(call);
             if ended {
                 // SQLite rolled the whole transaction back: nothing of the group is there, for certain.
+                // That is no fault of those that did not fail: they may be tried again, by whoever asked for them.
                 let text = "another step of the same commit failed and took this one with it; try again";
-                let lost = || Some(Error::did_not_happen(ErrorKind::Store, text));
+                let lost = || Some(Error::did_not_happen(ErrorKind::Busy, text));
                 for call in done {
                     call.answer(lost());
                 }

@@ -70,7 +70,7 @@ async fn a_lost_finish_is_settled_by_the_ledger() {
             let (job, _) = wait_for(&hapax, id, JobState::Done).await;
             assert_eq!((job.runs, job.refused), (1, 0), "{fault:?}: nothing was simply repeated");
         }
-        until("all are settled", async || host.stats().unsettled == 0).await;
+        until("all are confirmed", async || host.stats().unconfirmed == 0).await;
         assert_eq!((ran.0.load(Ordering::Relaxed), host.stats().finished), (20, 20), "{fault:?}");
         host.drain().await;
     }

@@ -207,7 +207,7 @@ async fn a_slow_store_is_waited_for() {
     faulty.cut("finish", Fault::Silence);
     let host = host(&hapax, ledger).poll(Duration::from_hours(1)).queue("default", |queue| queue.workers(100));
     let host = host.task(numbered).start().await.expect("starts");
-    until("many wait for the store", async || host.stats().unsettled >= 1_000 && host.stats().active == 0).await;
+    until("many wait for the store", async || host.stats().unconfirmed >= 1_000 && host.stats().active == 0).await;
     let claimed = host.stats().claimed;
     assert!(claimed < 1_600, "it claims no more meanwhile: {claimed}");
     faulty.mend("finish");

@@ -6,6 +6,7 @@ use hapax::model::{End, Finish, LockAnswer, LockRequest, Settled};
 use hapax::store::sqlite::{EffectAnswer, EffectPanic, EffectTx, SqliteStore, lock_guard};
 use hapax::store::{EnqueueIn, Inspect, Jobs, Leases};
 use hapax::{BoxError, ErrorKind, JobState, Outcome};
+use rusqlite::hooks::{AuthContext, Authorization};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{Place, claimed, job, name, open_with, place};
@@ -106,10 +107,24 @@ async fn an_effect_cannot_commit_half_of_itself() {
         };
         let error = store.finish_with(run, effect).await.expect_err(ending);
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Effect, Outcome::DidNotHappen), "{ending}: {error}");
-        assert!(error.to_string().contains("COMMIT"), "{error}");
+        let tried = ending.split([';', ' ']).next().expect("a word").to_uppercase().replace("END", "COMMIT");
+        assert!(error.to_string().starts_with(&format!("the effect tried {tried};")), "{error}");
         assert_eq!(stock(&own), 5, "{ending}");
     }
+    // A statement has all of it rolled back, and the next ones would stand alone.
+    for begin in ["", "savepoint mine; update stock set n = 0; release mine"] {
+        let effect = move |tx: &EffectTx<'_>| {
+            drop(tx.execute("insert or rollback into stock values (1, 1)", []));
+            drop(tx.execute_batch(begin));
+            drop(tx.execute("update stock set n = n - 1", []));
+            Ok(())
+        };
+        let error = store.finish_with(run, effect).await.expect_err(begin);
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Effect, Outcome::DidNotHappen), "{begin}: {error}");
+        assert_eq!(stock(&own), 5, "{begin}");
+    }
     let effect = |tx: &EffectTx<'_>| {
+        tx.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
         tx.commit_hook(None::<fn() -> bool>)?;
         take(tx)?;
         Ok(tx.execute_batch("commit")?)
@@ -119,6 +134,53 @@ async fn an_effect_cannot_commit_half_of_itself() {
     assert_eq!(stock(&own), 4, "somebody took great pains");
     assert_eq!(store.verdict(vec![run]).await.expect("read"), [hapax::model::Verdict::Current]);
     assert!(store.finish(vec![Finish { run, end: End::Done { result: None } }]).await.expect("written")[0].counted());
+}
+
+/// What would outlast the effect, on the connection that every later write goes through.
+#[tokio::test]
+async fn an_effect_cannot_break_out() {
+    let (place, store, own) = with_orders().await;
+    let run = claimed(&store).await;
+    let attach = format!("attach '{}' as other", place.file.with_extension("other").display());
+    let forbidden = [
+        ("pragma writable_schema = on", "PRAGMA writable_schema"),
+        ("pragma query_only = 1", "PRAGMA query_only"),
+        ("pragma main.max_page_count(3)", "PRAGMA max_page_count"),
+        (&attach, "ATTACH"),
+        ("detach main", "DETACH"),
+        ("begin", "BEGIN"),
+    ];
+    for (text, named) in forbidden.map(|(text, named)| (text.to_owned(), named)) {
+        let said = text.clone();
+        let looks_away = move |tx: &EffectTx<'_>| {
+            drop(tx.execute_batch(&said));
+            take(tx)
+        };
+        let tells = move |tx: &EffectTx<'_>| {
+            tx.execute_batch(&text)?;
+            take(tx)
+        };
+        for error in [store.finish_with(run, looks_away).await, store.finish_with(run, tells).await] {
+            let error = error.expect_err(named);
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Effect, Outcome::DidNotHappen), "{error}");
+            assert!(error.to_string().starts_with(&format!("the effect tried {named}")), "{error}");
+            assert_eq!(stock(&own), 5, "{named}");
+        }
+    }
+    assert!(!place.file.with_extension("other").exists());
+    let lawful = move |tx: &EffectTx<'_>| {
+        let columns: i64 = tx.query_row("select count(*) from pragma_table_info('stock')", [], |row| row.get(0))?;
+        tx.pragma_query(None, "table_info", |_| Ok(()))?;
+        tx.pragma(None, "table_info", "stock", |_| Ok(()))?;
+        tx.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+        tx.execute_batch("create temp table seen (n); alter table stock add column note text; pragma foreign_keys")?;
+        tx.execute_batch("savepoint mine; update stock set n = 0; rollback to mine; release mine")?;
+        tx.enqueue(vec![job()])?;
+        assert_eq!(columns, 2);
+        take(tx)
+    };
+    let answer = store.finish_with(run, lawful).await.expect("carried out");
+    assert!(matches!(answer, EffectAnswer::Counted { value: 4, .. }), "{answer:?}");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use hapax::store::sqlite::SqliteStore;
 use hapax::store::{HealthVerdict, Inspect, Jobs, Leases, Once, Scope, Store, Workers};
 use hapax::{Error, ErrorKind, JobState, Outcome};
 use rusqlite::Connection;
+use rusqlite::hooks::{AuthContext, Authorization};
 
 use super::{asking, claimed, instance, job, name, open_with, place};
 
@@ -254,10 +255,11 @@ async fn a_full_disk_loses_nothing() {
     let place = place();
     let store = SqliteStore::open(&place.file).await.expect("opens");
     let run = claimed(&store).await;
-    // As if the disk ended here: the limit belongs to the connection that writes, which only an effect can reach.
+    // As if the disk ended here: the limit belongs to the connection that writes, which only an effect can reach, and
+    // one that takes the guard off at that.
     let limit = |pages: i64| {
         move |tx: &hapax::store::sqlite::EffectTx<'_>| -> Result<(), hapax::BoxError> {
-            tx.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))?;
+            tx.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
             let most = if pages == 0 { tx.pragma_query_value(None, "page_count", |row| row.get(0))? } else { pages };
             tx.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
             Err("only for the limit".into())

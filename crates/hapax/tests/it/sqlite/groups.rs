@@ -57,6 +57,40 @@ async fn a_step_that_fails_leaves_its_neighbours_alone() {
     }
 }
 
+/// A trigger of the user's may have SQLite roll back the whole commit. Who shared it is told to try again.
+#[tokio::test]
+async fn a_step_that_takes_its_neighbours_with_it_is_not_held_against_them() {
+    let place = place();
+    let store = SqliteStore::open(&place.file).await.expect("opens");
+    let other = Connection::open(&place.file).expect("opens");
+    other
+        .execute_batch(
+            "create trigger picky before insert on hapax_jobs when new.priority = 99
+             begin select raise(rollback, 'not this one'); end",
+        )
+        .expect("made");
+    let jobs: Vec<NewJob> = (0..20).map(|n| NewJob { priority: if n == 7 { 99 } else { 0 }, ..job() }).collect();
+    let calls = jobs.iter().cloned().map(|job| {
+        let store = store.clone();
+        async move { store.enqueue(vec![job]).await }
+    });
+    let answers = together(&other, calls.collect()).await;
+    let mut taken = 0;
+    for (n, (job, answer)) in jobs.into_iter().zip(answers).enumerate() {
+        assert_eq!(store.job(job.id).await.expect("read").is_some(), answer.is_ok(), "call {n}");
+        let Err(error) = answer else { continue };
+        assert_eq!(error.outcome(), Outcome::DidNotHappen, "call {n}: {error}");
+        if n == 7 {
+            assert!(!error.is_retryable() && error.to_string().contains("not this one"), "{error}");
+        } else {
+            taken += 1;
+            assert!(error.is_retryable(), "call {n}: {error}");
+            store.enqueue(vec![job]).await.expect("counts");
+        }
+    }
+    assert!(taken > 0, "nobody shared its commit");
+}
+
 #[tokio::test]
 async fn a_step_that_fails_alone_is_undone_whole() {
     let place = place();

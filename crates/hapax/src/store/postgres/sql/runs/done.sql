@@ -1,5 +1,5 @@
 -- done: ends current runs of jobs that took effect, the one end that most runs have; all others go by save.sql.
--- binds: :wall, :ids, :fences, :results
+-- binds: :wall, :keep_ms_min, :ids, :fences, :results
 -- guard: state, fence
 -- differs from sqlite: many runs in one statement
 update hapax.jobs
@@ -7,7 +7,7 @@ update hapax.jobs
        owner = null, claim = null, claimed_at = null, started_at = null, deadline = null,
        runs = least(jobs.runs + 1, 4294967295), unstarted_takeovers = 0, suspect = false, cancel_requested = false,
        result = asked.result, reason = null, finished_at = :wall,
-       purge_at = hapax.plus_ms(:wall, keep_ms)
+       purge_at = hapax.plus_ms(:wall, greatest(keep_ms, :keep_ms_min))
   from unnest(:ids::uuid[], :fences::bigint[], :results::text[]) as asked (id, fence, result)
  where jobs.id = asked.id
    and jobs.state = 'running'
