@@ -481,7 +481,7 @@ pub struct KeyRecord {
     pub result: Option<String>,
     /// How many duplicates were refused.
     pub refused: u32,
-    /// When the last one was (wall clock).
+    /// When the latest one was (wall clock).
     pub last_refused_at: Option<Micros>,
 }
 

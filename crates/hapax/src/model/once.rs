@@ -176,7 +176,8 @@ impl Model {
         self.counters.duplicates_refused += 1;
         let record = self.keys.get_mut(key).expect("only known keys refuse duplicates");
         record.refused = record.refused.saturating_add(1);
-        record.last_refused_at = Some(now.wall);
+        // The latest, even if the clock was set back meanwhile: then no order of the refusals need be kept.
+        record.last_refused_at = record.last_refused_at.max(Some(now.wall));
         record
     }
 

@@ -43,6 +43,14 @@ impl Place {
         place
     }
 
+    /// Makes it as it was when it was new.
+    pub(crate) async fn empty(&self) {
+        let tables = "delete from jobs; delete from runs; delete from keys; delete from duplicates; delete from locks; \
+                      delete from instances; delete from pauses; delete from refusals; delete from counters; \
+                      alter sequence fences restart";
+        self.connection().await.execute(sqlx::raw_sql(tables)).await.expect("it can be emptied");
+    }
+
     pub(crate) async fn store(&self) -> PostgresStore {
         PostgresStore::options().open(&self.url).await.expect("it opens")
     }

@@ -21,12 +21,12 @@ more as (
      group by key),
 folded as (
     update hapax.keys
-       set refused = keys.refused + more.refused, last_refused_at = more.at
+       set refused = keys.refused + more.refused, last_refused_at = greatest(keys.last_refused_at, more.at)
       from more
      where keys.key = more.key)
 select boundary, scope, value, fingerprint, state, job, holder, fence, acquisition, lease_until,
        attempts, since, ended_at, keep_until, result,
-       locked.refused + coalesce(more.refused, 0), coalesce(more.at, last_refused_at)
+       locked.refused + coalesce(more.refused, 0), greatest(more.at, last_refused_at)
   from locked
   left join more using (key)
  order by boundary, scope, hash
