@@ -15,7 +15,7 @@ use super::service::{Service, ServiceOptions};
 use super::shutdown::{Parts, Stop, Wishes, until_ended};
 use super::slots::{QueueSlots, Slots};
 use super::supervisor::Supervisor;
-use super::{keeper, pruner, reaper, worker};
+use super::{keeper, listener, pruner, reaper, worker};
 use crate::client::{Hapax, process_name};
 use crate::error::{Error, Result};
 use crate::id::Name;
@@ -223,6 +223,7 @@ where
             ended,
             beat_now: tokio::sync::Notify::new(),
             beats_answered: watch::Sender::new(0),
+            idle: watch::Sender::new(false),
             tally: Tally::default(),
         });
         let keeper = keeper::start(Arc::clone(&core)).await?;
@@ -306,6 +307,8 @@ fn start_services(core: &Arc<Core>, of_user: Vec<Service>) -> Supervisor {
     if !core.registry.kinds().is_empty() {
         let shared = Arc::clone(core);
         services.start(Service::duty("worker", move |stop| worker::serve(Arc::clone(&shared), stop)));
+        let shared = Arc::clone(core);
+        services.start(Service::duty("listener", move |stop| listener::serve(Arc::clone(&shared), stop)));
     }
     services
 }

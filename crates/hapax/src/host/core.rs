@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) beat_now: Notify,
     /// Heartbeats that were answered, whatever the answer.
     pub(crate) beats_answered: watch::Sender<u64>,
+    /// Whether the worker has found nothing to claim since it last looked.
+    pub(crate) idle: watch::Sender<bool>,
     pub(crate) tally: Tally,
 }
 

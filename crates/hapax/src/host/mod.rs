@@ -52,6 +52,7 @@ mod handle;
 mod handler;
 mod instance;
 mod keeper;
+mod listener;
 mod outcome;
 mod pace;
 mod pruner;

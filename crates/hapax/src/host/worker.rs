@@ -167,6 +167,7 @@ impl Worker {
         match asked {
             Asked::Nothing { next_due } => {
                 self.pace.reset();
+                self.core.idle.send_if_modified(|idle| !std::mem::replace(idle, true));
                 let poll = around(self.core.settings.poll);
                 self.poll_after(next_due.map_or(poll, |due| due.min(poll)));
             }
@@ -175,6 +176,9 @@ impl Worker {
                 // A suspect comes alone, whatever else is there.
                 let more = jobs.len() >= self.asked_for || jobs.first().is_some_and(|job| job.suspect);
                 let nothing = jobs.is_empty();
+                if !nothing {
+                    self.core.idle.send_if_modified(|idle| std::mem::replace(idle, false));
+                }
                 self.take_jobs(jobs, claim, anchor);
                 match (more, nothing) {
                     (true, _) => self.next_look = Some(Look::Not),

@@ -14,6 +14,7 @@
 //!
 //! This room does not know: tasks, workers, sessions of users, HTTP. It knows nothing of `client/` and `host/`.
 
+mod hints;
 mod inspect;
 mod jobs;
 mod leases;
@@ -37,8 +38,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::Result;
+use crate::id::Name;
 use crate::model::{EnqueueAnswer, NewJob};
 
+pub use hints::Hints;
 pub use inspect::{Health, HealthVerdict, Inspect, Scope, Setting};
 pub use jobs::Jobs;
 pub use leases::Leases;
@@ -61,6 +64,13 @@ pub trait Store: Jobs + Workers + Leases + Once + Operate + Inspect + sealed::Se
     /// # Errors
     /// [`Unreachable`](crate::ErrorKind::Unreachable) and what opening the store can say.
     async fn another(&self) -> Result<Arc<dyn Store>>;
+
+    /// A line on which the store tells of new work in these queues, on a connection of its own; nothing where a store
+    /// has none, and work is found by polling alone.
+    ///
+    /// # Errors
+    /// [`Unreachable`](crate::ErrorKind::Unreachable) and what opening a connection can say.
+    async fn hints(&self, queues: Vec<Name>) -> Result<Option<Box<dyn Hints>>>;
 
     /// The concrete store, for the one place that lends its transactions to users.
     fn as_any(&self) -> &dyn Any;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::sealed::Sealed;
-use super::{Health, Inspect, Jobs, Leases, Once, Operate, Store, Workers};
+use super::{Health, Hints, Inspect, Jobs, Leases, Once, Operate, Store, Workers};
 use crate::clock::Micros;
 use crate::error::Result;
 use crate::id::{Fence, InstanceId, JobId, Name, OnceKey};
@@ -141,6 +141,10 @@ impl Store for Wired {
 
     async fn another(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self { store: self.store.another().await?, wire: Arc::clone(&self.wire) }))
+    }
+
+    async fn hints(&self, queues: Vec<Name>) -> Result<Option<Box<dyn Hints>>> {
+        self.store.hints(queues).await
     }
 
     fn as_any(&self) -> &dyn Any {

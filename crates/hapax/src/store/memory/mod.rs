@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 
-use super::Store;
 use super::sealed::Sealed;
+use super::{Hints, Store};
 use crate::clock::{Clock, Now};
 use crate::error::Result;
+use crate::id::Name;
 use crate::model::Model;
 
 /// A store in this process's memory. Clones share it.
@@ -63,6 +64,11 @@ impl Store for MemoryStore {
 
     async fn another(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(self.clone()))
+    }
+
+    async fn hints(&self, _: Vec<Name>) -> Result<Option<Box<dyn Hints>>> {
+        // Whoever enqueues is in this process, and the client wakes it.
+        Ok(None)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -17,6 +17,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How long a server may take to let us in.
 const CONNECT_WAITS: Duration = Duration::from_secs(10);
+/// How long a server may take to begin a transaction, which waits for nothing, before the connection counts as dead.
+const BEGIN_WAITS: Duration = Duration::from_secs(5);
 
 /// What is said at the begin of each step. The settings end with the transaction, so that they work behind a pooler.
 ///
@@ -81,12 +83,22 @@ impl Connections {
                 Some(connection) => connection,
                 None => connect(&self.options, &self.address).await?,
             };
-            match begin(&mut connection, &preamble(reads, self.wait_ms())).await {
-                Ok(at) => return Ok(Begun { connection, at, idle: Arc::clone(&self.idle), _permit: permit }),
+            let preamble = preamble(reads, self.wait_ms());
+            match tokio::time::timeout(BEGIN_WAITS, begin(&mut connection, &preamble)).await {
+                Ok(Ok(at)) => return Ok(Begun { connection, at, idle: Arc::clone(&self.idle), _permit: permit }),
                 // One that the server, or something on the way, ended while nobody used it: nothing was begun with it.
-                Err(cause) if kept && fault::is_connection_lost(&cause) => drop(connection),
-                Err(cause) => return Err(fault::before_commit(&self.address, cause)),
+                Ok(Err(cause)) if kept && fault::is_connection_lost(&cause) => drop(connection),
+                Ok(Err(cause)) => return Err(fault::before_commit(&self.address, cause)),
+                // Cut off without a word; then so are the others that were opened before.
+                Err(_) if kept => self.drop_idle(),
+                Err(_) => return Err(fault::silent(&self.address, BEGIN_WAITS)),
             }
+        }
+    }
+
+    fn drop_idle(&self) {
+        if let Some(idle) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            idle.clear();
         }
     }
 
@@ -110,8 +122,7 @@ impl Connections {
 pub(super) async fn connect(options: &PgConnectOptions, address: &str) -> Result<PgConnection> {
     let connecting = tokio::time::timeout(CONNECT_WAITS, PgConnection::connect_with(options));
     let Ok(connected) = connecting.await else {
-        let text = format!("{address}: no connection within {} s", CONNECT_WAITS.as_secs());
-        return Err(Error::did_not_happen(ErrorKind::Unreachable, text));
+        return Err(fault::silent(address, CONNECT_WAITS));
     };
     connected.map_err(|cause| fault::before_commit(address, cause))
 }

@@ -1,6 +1,7 @@
 //! What the server and its driver say, as one of our errors. The only file that knows SQLSTATE codes.
 
 use std::io;
+use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 
@@ -29,6 +30,12 @@ pub(super) fn busy(address: &str, waited_ms: u64) -> Error {
          connections"
     );
     Error::did_not_happen(ErrorKind::Busy, text)
+}
+
+/// The server was asked for what it gives at once, and has not answered.
+pub(super) fn silent(address: &str, waited: Duration) -> Error {
+    let text = format!("{address}: no answer within {} s; is the network whole?", waited.as_secs());
+    Error::did_not_happen(ErrorKind::Unreachable, text)
 }
 
 /// Whether the connection is of no more use.

@@ -64,7 +64,9 @@ pub(super) async fn enqueue(step: &mut Step<'_>, jobs: &[NewJob]) -> Result<Vec<
     // Without a key nothing needs to be read: an id that is there already is found by the insert itself.
     let mut law = Model::new();
     let answers = law.enqueue(step.now(), jobs);
-    rows::insert_jobs(step, &law.jobs.values().collect::<Vec<_>>()).await?;
+    let made: Vec<&JobRecord> = law.jobs.values().collect();
+    rows::insert_jobs(step, &made).await?;
+    slice::hint(step, made).await?;
     Ok(answers)
 }
 

@@ -17,6 +17,7 @@
 
 mod connections;
 mod fault;
+mod hints;
 mod inspect;
 mod jobs;
 mod leases;
@@ -41,10 +42,11 @@ use async_trait::async_trait;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::Store;
 use super::sealed::Sealed;
+use super::{Hints, Store};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::id::Name;
 use connections::Connections;
 use step::{Home, Step};
 
@@ -59,6 +61,7 @@ pub struct PostgresOptions {
     connections: usize,
     wait: Duration,
     pooled: Option<bool>,
+    direct: Option<PgConnectOptions>,
     clock: Option<Clock>,
 }
 
@@ -69,6 +72,7 @@ impl Default for PostgresOptions {
             connections: 8,
             wait: Duration::from_secs(30),
             pooled: None,
+            direct: None,
             clock: None,
         }
     }
@@ -100,6 +104,17 @@ impl PostgresOptions {
     pub const fn pooled(mut self, is_pooled: bool) -> Self {
         self.pooled = Some(is_pooled);
         self
+    }
+
+    /// Another way to the same database, without a pooler: for the one connection that waits for hints of new work.
+    /// Without it a host behind a pooler finds work by polling.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a URL that is none.
+    pub fn direct(mut self, url: &str) -> Result<Self> {
+        let (connect, _) = Self::default().parse(url)?;
+        self.direct = Some(connect.extra_float_digits(None).application_name("hapax"));
+        Ok(self)
     }
 
     /// Takes time from a clock that a test may move, instead of from the server.
@@ -145,7 +160,7 @@ impl PostgresOptions {
         // Ended in good order; that it could not be is no fault of the store.
         drop(sqlx::Connection::close(first).await);
         if self.pooled.is_none() {
-            self.pooled = Some(probe::is_pooled(&connect).await);
+            self.pooled = Some(probe::is_pooled(&connect, &address).await);
         }
         Ok(self.with((connect, pool), home, address))
     }
@@ -209,9 +224,9 @@ impl PostgresOptions {
         if let Some(schema) = ours.last().and_then(|pair| pair.strip_prefix("schema=")) {
             schema.clone_into(&mut self.schema);
         }
-        let legal = (1..=63).contains(&self.schema.len()) && !self.schema.contains(char::is_control);
+        let legal = (1..=50).contains(&self.schema.len()) && !self.schema.contains(char::is_control);
         if !legal {
-            return Err(Error::invalid("schema", "is no name", "use 1 to 63 bytes, such as `hapax`"));
+            return Err(Error::invalid("schema", "is no name", "use 1 to 50 bytes, such as `hapax`"));
         }
         let url = if theirs.is_empty() { base.to_owned() } else { format!("{base}?{}", theirs.join("&")) };
         let connect = PgConnectOptions::from_str(&url).map_err(|cause| {
@@ -334,16 +349,22 @@ impl Inner {
         F: for<'s> FnOnce(&'s mut Step<'_>) -> Work<'s, T> + Send,
     {
         let mut begun = self.connections.begin(reads).await?;
+        // A statement may wait for a lock; what takes much longer is a connection that was cut off without a word.
+        let patience = self.options.wait.saturating_mul(2);
         let done = {
             let mut step = Step::begun(&mut begun.connection, &self.home, begun.at);
-            work(&mut step).await
+            tokio::time::timeout(patience, work(&mut step)).await
         };
         let address = self.connections.address();
+        // Its commit was not sent, and now never will be.
+        let Ok(done) = done else { return Err(fault::silent(address, patience)) };
         match done {
-            Ok(value) => match begun.commit().await {
-                Ok(()) => Ok(value),
-                Err(cause) if reads => Err(fault::before_commit(address, cause)),
-                Err(cause) => Err(fault::at_commit(address, cause)),
+            Ok(value) => match tokio::time::timeout(patience, begun.commit()).await {
+                Ok(Ok(())) => Ok(value),
+                Ok(Err(cause)) if reads => Err(fault::before_commit(address, cause)),
+                Ok(Err(cause)) => Err(fault::at_commit(address, cause)),
+                Err(_) if reads => Err(fault::silent(address, patience)),
+                Err(_) => Err(fault::at_commit(address, sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))),
             },
             Err(cause) => {
                 if !fault::is_connection_lost(&cause) {
@@ -379,6 +400,17 @@ impl Store for PostgresStore {
         // Opened now, so that whoever asks for it learns now that it cannot be had.
         another.now().await?;
         Ok(Arc::new(another))
+    }
+
+    async fn hints(&self, queues: Vec<Name>) -> Result<Option<Box<dyn Hints>>> {
+        let options = match (&self.0.options.direct, self.is_pooled()) {
+            (Some(direct), _) => direct,
+            (None, false) => self.0.connections.options(),
+            // A pooler would give the listening session to somebody else.
+            (None, true) => return Ok(None),
+        };
+        let home = (Arc::clone(&self.0.home), self.address());
+        Ok(Some(Box::new(hints::Line::open(options, home, &queues).await?)))
     }
 
     fn as_any(&self) -> &dyn Any {

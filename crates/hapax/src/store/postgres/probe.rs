@@ -3,8 +3,8 @@
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Result, Row};
 
-use super::fault;
 use super::step::Step;
+use super::{connections, fault};
 use crate::error::{Error, ErrorKind};
 use crate::store::{HealthVerdict as Verdict, Setting};
 
@@ -16,9 +16,9 @@ const MARK: &str = "hapax.direct";
 
 /// Whether there is a pooler on the way, which gives each transaction another session: then no statement may be kept in
 /// the session. It knows a start-up setting of ours by nothing, and refuses it or drops it.
-pub(super) async fn is_pooled(options: &PgConnectOptions) -> bool {
+pub(super) async fn is_pooled(options: &PgConnectOptions, address: &str) -> bool {
     let marked = options.clone().options([(MARK, "1")]);
-    let Ok(mut connection) = <PgConnection as sqlx::Connection>::connect_with(&marked).await else { return true };
+    let Ok(mut connection) = connections::connect(&marked, address).await else { return true };
     let found = sqlx::query("select current_setting('hapax.direct', true)").fetch_one(&mut connection).await;
     found.and_then(|row| row.try_get::<Option<String>, _>(0)).ok().flatten().as_deref() != Some("1")
 }

@@ -18,7 +18,7 @@ use super::step::Step;
 use crate::clock::Now;
 use crate::id::{Boundary, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey};
 use crate::model::job::RUNS_KEPT_MAX;
-use crate::model::{Counters, Instance, JobRecord, KeyHolder, KeyRecord, KeyState, Lock, Model, RunRecord};
+use crate::model::{Counters, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, Model, RunRecord};
 
 /// Rows on loan.
 #[derive(Debug)]
@@ -252,6 +252,8 @@ impl<'s, 'c> Slice<'s, 'c> {
         }
         save_locks(self.step, was, &is).await?;
         save_evidence(self.step, &is).await?;
+        let is_news = |job: &&JobRecord| was.jobs.get(&job.id).is_none_or(|old| old.state != job.state);
+        hint(self.step, is.jobs.values().filter(is_news)).await?;
         self.model = is;
         Ok(())
     }
@@ -285,6 +287,17 @@ impl<'s, 'c> Slice<'s, 'c> {
 /// Whose a key is, and how it stands: all but the count of its refused duplicates.
 fn owner(key: &KeyRecord) -> (KeyState, &KeyHolder, Option<Fence>) {
     (key.state, &key.holder, key.fence)
+}
+
+/// Wakes those who wait for such jobs, if any of them is ready.
+pub(super) async fn hint<'j>(step: &mut Step<'_>, jobs: impl IntoIterator<Item = &'j JobRecord>) -> Result<()> {
+    let ready = jobs.into_iter().filter(|job| job.state == JobState::Ready);
+    let queues: BTreeSet<&str> = ready.map(|job| job.queue.as_str()).collect();
+    if !queues.is_empty() {
+        let queues: Vec<&str> = queues.into_iter().collect();
+        fetch!(step, include_str!("sql/sleepers/hint.sql"), |_| Ok(()), queues = queues);
+    }
+    Ok(())
 }
 
 /// The fence of one claim.

@@ -31,6 +31,11 @@ impl Home {
         &self.schema
     }
 
+    /// Where hints of new work are told: as `hapax.hint` of the schema does.
+    pub(super) fn channel(&self) -> String {
+        format!("{}.hints", self.schema)
+    }
+
     /// A statement as the server understands it: with numbers for names, and in our schema.
     pub(super) fn text(&self, statement: &'static str, names: &[&str]) -> Arc<str> {
         let known = self.texts.read().unwrap_or_else(PoisonError::into_inner).get(statement).cloned();

@@ -107,6 +107,7 @@ async fn prune(step: &mut Step<'_>, limit: u32) -> Result<Pruned> {
     change!(step, include_str!("sql/keys/purge_duplicates.sql"));
     change!(step, include_str!("sql/keys/fold.sql"), limit = limit);
     change!(step, include_str!("sql/counters/fold.sql"));
+    change!(step, include_str!("sql/sleepers/purge.sql"));
     let locks = change!(step, include_str!("sql/locks/purge.sql"), cutoff = ran_out, limit = limit);
     let instances = change!(step, include_str!("sql/instances/purge.sql"), cutoff = cutoff, limit = limit);
     let refusals = change!(step, include_str!("sql/refusals/purge.sql"), cutoff = cutoff, limit = limit);

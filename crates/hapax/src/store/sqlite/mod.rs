@@ -42,10 +42,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags};
 
-use super::Store;
 use super::sealed::Sealed;
+use super::{Hints, Store};
 use crate::clock::{Clock, Deadline, Now};
 use crate::error::{Error, ErrorKind, Result};
+use crate::id::Name;
 use reader::{Reader, Source};
 use seal::Guard;
 use writer::{Core, Writer, patiently};
@@ -221,6 +222,11 @@ impl Store for SqliteStore {
 
     async fn another(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(self.0.options.clone().open(&self.0.file).await?))
+    }
+
+    async fn hints(&self, _: Vec<Name>) -> Result<Option<Box<dyn Hints>>> {
+        // Another process that writes a file tells nobody.
+        Ok(None)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,4 +1,5 @@
 //! The PostgreSQL store, beyond the conformance suite.
 
+mod hints;
 pub(crate) mod place;
 mod suite;

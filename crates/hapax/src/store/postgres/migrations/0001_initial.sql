@@ -182,6 +182,29 @@ create table hapax.pauses (
     since  timestamptz not null
 );
 
+-- Who waits for a hint that a queue has new work. Without a log of its own: a crash of the server wakes everybody.
+create unlogged table hapax.sleepers (
+    listener uuid        not null,
+    queue    text        collate "C" not null check (hapax.is_name(queue, 128)),
+    since    timestamptz not null,
+    primary key (queue, listener)
+);
+
+create index sleepers_listener on hapax.sleepers (listener);
+
+-- Wakes those who wait for work of these queues, once this transaction commits. Nobody waits while there is much to do,
+-- and then nothing is sent: each sending commit takes a lock that all of them share. Who sleeps says so anew every few
+-- seconds; one who has not for a minute is gone.
+create function hapax.hint(queues text[]) returns void
+    language sql
+    as $$
+select pg_notify('hapax.hints', asleep.queue)
+  from (select distinct sleepers.queue
+          from hapax.sleepers
+         where sleepers.queue = any(queues)
+           and sleepers.since > clock_timestamp() - interval '1 minute') as asleep
+$$;
+
 -- Writes that lost their guard.
 create table hapax.refusals (
     key      bigint      generated always as identity primary key,
