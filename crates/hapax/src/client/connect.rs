@@ -47,6 +47,30 @@ impl Hapax {
         Ok(Self::with_store(Arc::new(store)))
     }
 
+    /// The store in the PostgreSQL database of the user's own pool: see
+    /// [`PostgresOptions::open_pool`](crate::store::postgres::PostgresOptions::open_pool).
+    ///
+    /// A pool of sqlx 0.9.0 leaks an open transaction when its `begin` is dropped half-way, as a web server does when a
+    /// client hangs up. Give it an `after_release` that rolls back; `docs/operating/postgresql.md` has the recipe.
+    ///
+    /// # Errors
+    /// See [`PostgresOptions::open`](crate::store::postgres::PostgresOptions::open).
+    #[cfg(feature = "postgres")]
+    pub async fn with_pool(pool: &sqlx::PgPool) -> Result<Self> {
+        let store = crate::store::postgres::PostgresStore::options().open_pool(pool).await?;
+        Ok(Self::with_store(Arc::new(store)))
+    }
+
+    /// Makes the tables in the PostgreSQL database of the user's own pool, or brings them up to date: see
+    /// [`migrate`](Self::migrate).
+    ///
+    /// # Errors
+    /// As [`with_pool`](Self::with_pool).
+    #[cfg(feature = "postgres")]
+    pub async fn migrate_pool(pool: &sqlx::PgPool) -> Result<()> {
+        crate::store::postgres::PostgresStore::options().migrate_pool(pool).await
+    }
+
     /// The store at `url`: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME` for tables
     /// in another schema than `hapax`) or `memory:`.
     ///
