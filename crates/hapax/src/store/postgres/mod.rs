@@ -135,8 +135,7 @@ impl PostgresOptions {
     /// a newer hapax made the schema.
     pub async fn open(self, url: &str) -> Result<PostgresStore> {
         let (connect, options) = self.parse(url)?;
-        let pool = effect_pool(&options, connect.clone());
-        options.open_with((connect, pool)).await
+        options.open_with((connect, None)).await
     }
 
     /// Opens the store in the database of the user's own pool. Effects take their connections from that pool; for all
@@ -146,10 +145,10 @@ impl PostgresOptions {
     /// As [`open`](Self::open).
     pub async fn open_pool(self, pool: &PgPool) -> Result<PostgresStore> {
         let connect = (*pool.connect_options()).clone();
-        self.open_with((connect, pool.clone())).await
+        self.open_with((connect, Some(pool.clone()))).await
     }
 
-    async fn open_with(mut self, (connect, pool): (PgConnectOptions, PgPool)) -> Result<PostgresStore> {
+    async fn open_with(mut self, (connect, pool): (PgConnectOptions, Option<PgPool>)) -> Result<PostgresStore> {
         let address = address(&connect, &self.schema);
         // No pooler knows it, and no value of ours is a float.
         let connect = connect.extra_float_digits(None).application_name("hapax");
@@ -165,10 +164,11 @@ impl PostgresOptions {
         Ok(self.with((connect, pool), home, address))
     }
 
-    fn with(self, (connect, pool): (PgConnectOptions, PgPool), home: Home, address: String) -> PostgresStore {
+    fn with(self, (connect, pool): (PgConnectOptions, Option<PgPool>), home: Home, address: String) -> PostgresStore {
         // Behind a pooler a statement that was prepared in one session is unknown in the next.
         let kept = if self.pooled == Some(true) { 0 } else { STATEMENTS_CACHED };
         let connect = connect.statement_cache_capacity(kept);
+        let pool = pool.unwrap_or_else(|| effect_pool(&self, connect.clone()));
         let connections = Connections::new(connect, address, (self.connections, self.wait));
         PostgresStore(Arc::new(Inner { connections, pool, home: Arc::new(home), options: self }))
     }
@@ -253,7 +253,7 @@ fn effect_pool(options: &PostgresOptions, connect: PgConnectOptions) -> PgPool {
                 Ok(true)
             })
         })
-        .connect_lazy_with(connect.extra_float_digits(None).application_name("hapax"))
+        .connect_lazy_with(connect)
 }
 
 /// For messages: without a password.

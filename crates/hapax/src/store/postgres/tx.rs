@@ -166,6 +166,17 @@ async fn known(step: &mut Step<'_>) -> sqlx::Result<()> {
 
 // ------------------------------------------------------------------------------------------ effects with their finish
 
+/// Refuses a transaction that was ended by hand: the finish would stand alone, and the effect without it.
+async fn still_open(connection: &mut PgConnection) -> Result<()> {
+    let Err(cause) = connection.execute(sqlx::raw_sql("savepoint hapax_finish")).await else { return Ok(()) };
+    if cause.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() != Some("25P01") {
+        return Err(fault::before_commit(ADDRESS, cause));
+    }
+    let text = "the effect ended its transaction by hand (COMMIT or ROLLBACK); leave that to hapax. What it committed \
+                is there without the finish of its run";
+    Err(Error::may_have_happened(ErrorKind::Effect, text).with_source(cause))
+}
+
 impl PostgresStore {
     /// Begins a transaction for an effect, on a connection of the pool. `left` is what is left of the run's lease: if
     /// the program stands still for longer between two statements, the server ends the transaction, so that the rows it
@@ -215,6 +226,7 @@ impl PostgresStore {
         let step = async move {
             let address = store.address();
             let cannot = |cause| fault::before_commit(&address, cause);
+            still_open(&mut tx).await?;
             let settled = {
                 let mut step = Step::inside(&mut tx, &store.0.home).await.map_err(cannot)?;
                 runs::finish_one(&mut step, &finish).await.map_err(cannot)?
@@ -232,7 +244,7 @@ impl PostgresStore {
         tokio::spawn(step).await.unwrap_or_else(|_| Err(super::ended()))
     }
 
-    /// Whether a pool leads to this store's tables.
+    /// Whether a transaction is in the database of this store.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) when it does not; those of any read.
