@@ -1,4 +1,5 @@
 //! The PostgreSQL store, beyond the conformance suite.
 
 pub(crate) mod place;
+mod statements;
 mod suite;
