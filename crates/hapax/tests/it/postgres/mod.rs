@@ -1,7 +1,9 @@
 //! The PostgreSQL store, beyond the conformance suite.
 
+mod clients;
 mod differential;
 mod functions;
 pub(crate) mod place;
+mod rights;
 mod statements;
 mod suite;
