@@ -5,5 +5,6 @@ mod differential;
 mod functions;
 pub(crate) mod place;
 mod rights;
+mod schema;
 mod statements;
 mod suite;
