@@ -17,11 +17,15 @@ struct Migration {
     version: u32,
     /// The oldest schema that a program must know to work with the tables after this step.
     min_program: u32,
-    text: &'static str,
+    /// One after the other, in one transaction.
+    texts: &'static [&'static str],
 }
 
-const MIGRATIONS: [Migration; 1] =
-    [Migration { version: 1, min_program: 1, text: include_str!("migrations/0001_initial.sql") }];
+const MIGRATIONS: [Migration; 1] = [Migration {
+    version: 1,
+    min_program: 1,
+    texts: &[include_str!("migrations/0001_initial.sql"), include_str!("migrations/0001_functions.sql")],
+}];
 
 const _: () = assert!(MIGRATIONS[MIGRATIONS.len() - 1].version == VERSION, "the last step leads to the version");
 
@@ -133,8 +137,10 @@ async fn steps(connection: &mut PgConnection, home: &Home, known: u32) -> Result
         }
     }
     for migration in MIGRATIONS.iter().filter(|migration| migration.version > known) {
-        let text = home.in_schema(migration.text);
-        connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text))).await?;
+        for text in migration.texts {
+            let text = home.in_schema(text);
+            connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text))).await?;
+        }
         let mut step = Step::inside(connection, home).await?;
         let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
         let (version, min_program) = (number(migration.version), number(migration.min_program));

@@ -10,7 +10,8 @@ update hapax.jobs
        started_at = case when suspect then :wall::timestamptz end,
        deadline = hapax.plus_ms(:lease_now, run_timeout_ms)
  where key = any(:keys::bigint[])
-   and state in ('ready')
+   -- In a form that no index is read by: the planner takes any while it believes that the table is empty.
+   and (state in ('ready')) is true
 returning
        id, queue, kind, payload, payload_version, priority, state, due_at, enqueued_at,
        once_boundary, once_scope, once_value, fingerprint, guarantee,
