@@ -35,8 +35,9 @@ impl Hapax {
         Ok(Self::with_store(Arc::new(store)))
     }
 
-    /// The store in the PostgreSQL database at `url`, whose tables [`migrate`](Self::migrate) has made. It protects every
-    /// host that reaches the server. For options see [`PostgresStore::options`](crate::store::postgres::PostgresStore).
+    /// The store in the PostgreSQL database at `url`, whose tables [`migrate`](Self::migrate) has made. It protects
+    /// every host that reaches the server. For options see
+    /// [`PostgresStore::options`](crate::store::postgres::PostgresStore).
     ///
     /// # Errors
     /// See [`PostgresOptions::open`](crate::store::postgres::PostgresOptions::open).
@@ -64,8 +65,8 @@ impl Hapax {
         }
     }
 
-    /// Makes the tables of the store at `url`, or brings them up to date. A file does so by itself whenever it is opened;
-    /// a server's database is changed by this alone. Many may do so at once.
+    /// Makes the tables of the store at `url`, or brings them up to date. A file does so by itself whenever it is
+    /// opened; a server's database is changed by this alone. Many may do so at once.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

@@ -1,9 +1,11 @@
 //! Effects that are committed together with the end of their run. The one folder of this room that names concrete
 //! stores.
 //!
-//! Each store lends its transactions in the way that suits it: SQLite by a closure ([`Effect`]), since a process that is
-//! stopped inside a write transaction stops every writer of the file; PostgreSQL by a transaction that the task takes
-//! along ([`EffectTx`]). What the store's answer means for the run is the same, and stands here.
+//! Each store lends its transactions in the way that suits it: SQLite by a closure ([`Effect`]), since a process that
+//! is stopped inside a write transaction stops every writer of the file; PostgreSQL by a transaction that the task
+//! takes along ([`EffectTx`]). What the store's answer means for the run is the same, and stands here.
+//!
+//! This room does not know: what a task writes, and how a store keeps it.
 
 #[cfg(feature = "postgres")]
 mod postgres;

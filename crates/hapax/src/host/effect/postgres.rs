@@ -25,9 +25,10 @@ use crate::task::JobError;
 /// A task that asks for it cannot compile without returning the [`Finished`] that only [`finish`](Self::finish) makes.
 /// Dropped without it, everything is undone.
 ///
-/// It is begun before the task is called. If the program stands still between two of its statements for longer than what
-/// is left of the lease, the server ends it, so that the rows which it has locked do not hold up the run that takes over.
-/// So slow work that needs no transaction comes before: see [`Run::finish_in`] for a transaction that is begun late.
+/// It is begun before the task is called. If the program stands still between two of its statements for longer than
+/// what is left of the lease, the server ends it, so that the rows which it has locked do not hold up the run that
+/// takes over. So slow work that needs no transaction comes before: see [`Run::finish_in`] for a transaction that is
+/// begun late.
 ///
 /// ```
 /// use hapax::host::{EffectTx, Finished};
@@ -77,8 +78,8 @@ impl EffectTx<Postgres> {
     /// A lost answer of the store is settled by its ledger.
     ///
     /// # Errors
-    /// Nothing was committed if an earlier statement failed, or if the run is not the current one any more. When not even
-    /// the ledger can be read, the run's end is unknown. Return the error from the task: it says which it was.
+    /// Nothing was committed if an earlier statement failed, or if the run is not the current one any more. When not
+    /// even the ledger can be read, the run's end is unknown. Return the error from the task: it says which it was.
     pub async fn finish(self) -> Result<Finished, JobError> {
         finish(self.run, (self.tx, self.result)).await
     }
@@ -155,8 +156,8 @@ fn postgres(store: &dyn Store) -> Result<&PostgresStore> {
     let any: &dyn Any = store.as_any();
     any.downcast_ref().ok_or_else(|| {
         let text = format!(
-            "store `{}` cannot commit an effect in a PostgreSQL transaction; open the host on a PostgreSQL store, or take \
-             `Run` instead of `EffectTx` and make the effect safe to repeat",
+            "store `{}` cannot commit an effect in a PostgreSQL transaction; open the host on a PostgreSQL store, or \
+             take `Run` instead of `EffectTx` and make the effect safe to repeat",
             store.name()
         );
         Error::did_not_happen(ErrorKind::Invalid, text)

@@ -18,6 +18,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// How long a server may take to let us in.
 const CONNECT_WAITS: Duration = Duration::from_secs(10);
 
+/// How long a connection that was kept may take to begin a step, for which the server has to wait for nothing. A new
+/// one is tried then.
+pub(super) const KEPT_WAITS: Duration = Duration::from_secs(5);
+
 /// What is said at the begin of each step. The settings end with the transaction, so that they work behind a pooler.
 ///
 /// - A plan is made for each call, and never reads a whole table: one made while a table was empty would be kept while
@@ -81,10 +85,17 @@ impl Connections {
                 Some(connection) => connection,
                 None => connect(&self.options, &self.address).await?,
             };
-            match begin(&mut connection, &preamble(reads, self.wait_ms())).await {
+            let preamble = preamble(reads, self.wait_ms());
+            let patience = if kept { KEPT_WAITS.min(self.wait) } else { self.wait };
+            match fault::within(patience, begin(&mut connection, &preamble)).await {
                 Ok(at) => return Ok(Begun { connection, at, idle: Arc::clone(&self.idle), _permit: permit }),
                 // One that the server, or something on the way, ended while nobody used it: nothing was begun with it.
-                Err(cause) if kept && fault::is_connection_lost(&cause) => drop(connection),
+                Err(cause) if kept && fault::is_connection_lost(&cause) => {
+                    // If it fell silent, then so did the others on the same way.
+                    if fault::is_late(&cause) {
+                        self.forget_idle();
+                    }
+                }
                 Err(cause) => return Err(fault::before_commit(&self.address, cause)),
             }
         }
@@ -93,6 +104,16 @@ impl Connections {
     fn take_idle(&self) -> Result<Option<PgConnection>> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.as_mut().map(Vec::pop).ok_or_else(closed)
+    }
+
+    fn forget_idle(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.as_mut().map(std::mem::take);
+    }
+
+    /// How long an answer may take. A statement may first wait for a row, and the time for that is its own.
+    pub(super) fn patience(&self) -> Duration {
+        self.wait + KEPT_WAITS
     }
 
     /// Ends them all; later steps fail.
@@ -114,6 +135,14 @@ pub(super) async fn connect(options: &PgConnectOptions, address: &str) -> Result
         return Err(Error::did_not_happen(ErrorKind::Unreachable, text));
     };
     connected.map_err(|cause| fault::before_commit(address, cause))
+}
+
+/// A connection for a look at the database, in a transaction, so that a pooler gives it one session for all of it.
+pub(super) async fn first(options: &PgConnectOptions, address: &str) -> Result<PgConnection> {
+    let mut connection = connect(options, address).await?;
+    let begun = connection.execute(sqlx::raw_sql("begin isolation level read committed")).await;
+    begun.map_err(|cause| fault::before_commit(address, cause))?;
+    Ok(connection)
 }
 
 async fn begin(connection: &mut PgConnection, preamble: &str) -> sqlx::Result<Micros> {
