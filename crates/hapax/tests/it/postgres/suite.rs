@@ -19,7 +19,11 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) async fn new() -> Self {
-        let (place, clock) = (Place::new().await, Clock::movable());
+        Self::at(Place::new().await).await
+    }
+
+    pub(crate) async fn at(place: Place) -> Self {
+        let clock = Clock::movable();
         let store = Mutex::new(open(&place, &clock).await);
         Self { store, clock, place }
     }
@@ -30,7 +34,7 @@ impl Postgres {
 }
 
 async fn open(place: &Place, clock: &Clock) -> Arc<PostgresStore> {
-    let options = PostgresStore::options().clock(clock.clone()).pooled(false);
+    let options = PostgresStore::options().clock(clock.clone()).pooled(place.is_pooled);
     Arc::new(options.open(&place.url).await.expect("it opens"))
 }
 
@@ -49,7 +53,8 @@ impl Harness for Postgres {
     }
 
     async fn anew(&self) -> Box<dyn Harness> {
-        Box::new(Self::new().await)
+        let pooled = self.place.is_pooled;
+        Box::new(Self::at(if pooled { Place::behind_a_pooler().await } else { Place::new().await }).await)
     }
 
     async fn reopen(&self) -> Option<Arc<dyn Store>> {
