@@ -17,8 +17,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How long a server may take to let us in.
 const CONNECT_WAITS: Duration = Duration::from_secs(10);
-/// How long a server may take to begin a transaction, which waits for nothing, before the connection counts as dead.
-const BEGIN_WAITS: Duration = Duration::from_secs(5);
+
+/// How long a connection that was kept may take to begin a step, for which the server has to wait for nothing. A new
+/// one is tried then.
+pub(super) const KEPT_WAITS: Duration = Duration::from_secs(5);
 
 /// What is said at the begin of each step. The settings end with the transaction, so that they work behind a pooler.
 ///
@@ -84,27 +86,34 @@ impl Connections {
                 None => connect(&self.options, &self.address).await?,
             };
             let preamble = preamble(reads, self.wait_ms());
-            match tokio::time::timeout(BEGIN_WAITS, begin(&mut connection, &preamble)).await {
-                Ok(Ok(at)) => return Ok(Begun { connection, at, idle: Arc::clone(&self.idle), _permit: permit }),
+            let patience = if kept { KEPT_WAITS.min(self.wait) } else { self.wait };
+            match fault::within(patience, begin(&mut connection, &preamble)).await {
+                Ok(at) => return Ok(Begun { connection, at, idle: Arc::clone(&self.idle), _permit: permit }),
                 // One that the server, or something on the way, ended while nobody used it: nothing was begun with it.
-                Ok(Err(cause)) if kept && fault::is_connection_lost(&cause) => drop(connection),
-                Ok(Err(cause)) => return Err(fault::before_commit(&self.address, cause)),
-                // Cut off without a word; then so are the others that were opened before.
-                Err(_) if kept => self.drop_idle(),
-                Err(_) => return Err(fault::silent(&self.address, BEGIN_WAITS)),
+                Err(cause) if kept && fault::is_connection_lost(&cause) => {
+                    // If it fell silent, then so did the others on the same way.
+                    if fault::is_late(&cause) {
+                        self.forget_idle();
+                    }
+                }
+                Err(cause) => return Err(fault::before_commit(&self.address, cause)),
             }
-        }
-    }
-
-    fn drop_idle(&self) {
-        if let Some(idle) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            idle.clear();
         }
     }
 
     fn take_idle(&self) -> Result<Option<PgConnection>> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.as_mut().map(Vec::pop).ok_or_else(closed)
+    }
+
+    fn forget_idle(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.as_mut().map(std::mem::take);
+    }
+
+    /// How long an answer may take. A statement may first wait for a row, and the time for that is its own.
+    pub(super) fn patience(&self) -> Duration {
+        self.wait + KEPT_WAITS
     }
 
     /// Ends them all; later steps fail.
@@ -125,6 +134,14 @@ pub(super) async fn connect(options: &PgConnectOptions, address: &str) -> Result
         return Err(fault::silent(address, CONNECT_WAITS));
     };
     connected.map_err(|cause| fault::before_commit(address, cause))
+}
+
+/// A connection for a look at the database, in a transaction, so that a pooler gives it one session for all of it.
+pub(super) async fn first(options: &PgConnectOptions, address: &str) -> Result<PgConnection> {
+    let mut connection = connect(options, address).await?;
+    let begun = connection.execute(sqlx::raw_sql("begin isolation level read committed")).await;
+    begun.map_err(|cause| fault::before_commit(address, cause))?;
+    Ok(connection)
 }
 
 async fn begin(connection: &mut PgConnection, preamble: &str) -> sqlx::Result<Micros> {

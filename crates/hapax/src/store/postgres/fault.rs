@@ -23,6 +23,16 @@ pub(super) fn at_commit(address: &str, cause: sqlx::Error) -> Error {
     error(address, cause, if certain { Outcome::DidNotHappen } else { Outcome::MayHaveHappened })
 }
 
+/// Waits for an answer of the server, but not for ever: what lies between may have fallen silent without closing
+/// anything. Whoever gives up ends the connection with it, so that what was not committed never is.
+pub(super) async fn within<T>(patience: Duration, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let late = |_| {
+        let text = format!("no answer within {} ms", patience.as_millis());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text)))
+    };
+    tokio::time::timeout(patience, answer).await.unwrap_or_else(late)
+}
+
 /// Nothing was free to ask with for too long.
 pub(super) fn busy(address: &str, waited_ms: u64) -> Error {
     let text = format!(
@@ -49,8 +59,23 @@ pub(super) fn is_connection_lost(cause: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether our tables are not there.
+pub(super) fn is_missing(cause: &sqlx::Error) -> bool {
+    let code = cause.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| matches!(&*code, "42P01" | "3F000"))
+}
+
+/// Whether nobody answered in time.
+pub(super) fn is_late(cause: &sqlx::Error) -> bool {
+    matches!(cause, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
 fn error(address: &str, cause: sqlx::Error, outcome: Outcome) -> Error {
-    let (kind, what) = meaning(&cause);
+    let (kind, mut what) = meaning(&cause);
+    if let Some((_, schema)) = address.split_once("?schema=") {
+        what = what.replace("in schema hapax ", &format!("in schema {schema} "));
+        what = what.replace("on schema hapax ", &format!("on schema {schema} "));
+    }
     let text = format!("{address}: {what}");
     let error = match outcome {
         Outcome::DidNotHappen => Error::did_not_happen(kind, text),

@@ -57,9 +57,7 @@ impl Jobs for PostgresStore {
 /// Takes jobs, in order; each for itself. Also behind the user's own transactions.
 pub(super) async fn enqueue(step: &mut Step<'_>, jobs: &[NewJob]) -> Result<Vec<EnqueueAnswer>> {
     if jobs.iter().any(|job| job.once.is_some()) {
-        let mut slice = Slice::of(step);
-        slice.keys_for(jobs).await?;
-        return slice.decide(|model, now| model.enqueue(now, jobs)).await;
+        return Slice::of(step).enqueue(jobs).await;
     }
     // Without a key nothing needs to be read: an id that is there already is found by the insert itself.
     let mut law = Model::new();
@@ -159,6 +157,7 @@ async fn grant(step: &mut Step<'_>, (request, picked): (&ClaimRequest, Vec<i64>)
 }
 
 async fn start(step: &mut Step<'_>, runs: &[RunRef]) -> Result<Vec<Settled>> {
+    slice::lock_in_order(step, runs.iter().map(|run| run.job)).await?;
     let recorded = record_starts(step, (runs, None)).await?;
     let mut answers = Vec::with_capacity(runs.len());
     let mut seen = BTreeSet::new();
@@ -188,9 +187,9 @@ pub(super) async fn record_starts(
         step,
         include_str!("sql/jobs/start.sql"),
         rows::run_ref,
+        ids = runs.iter().map(|run| run.job).collect::<Vec<_>>(),
         wall = now.wall,
         lease_now = now.lease,
-        ids = runs.iter().map(|run| run.job).collect::<Vec<_>>(),
         fences = runs.iter().map(|run| run.fence).collect::<Vec<_>>(),
         owner = owner,
     )

@@ -47,10 +47,10 @@ pub(super) async fn meta(step: &mut Step<'_>) -> Result<Option<Meta>> {
     Ok(at_most_one(fetch!(step, include_str!("sql/meta/find.sql"), read)))
 }
 
-/// Refuses a database that this program may not work with, without having changed it.
-pub(super) async fn look(connection: &mut PgConnection, home: &Home, address: &str) -> error::Result<()> {
+/// What the schema says of itself. Refuses a database that this program may not work with, without having changed it.
+pub(super) async fn look(connection: &mut PgConnection, home: &Home, address: &str) -> error::Result<Meta> {
     match found(connection, home, address).await? {
-        Some(meta) if meta.version >= VERSION => judge(&meta, address),
+        Some(meta) if meta.version >= VERSION => judge(&meta, address).map(|()| meta),
         Some(meta) => {
             let text = format!(
                 "{address}: the schema has version {}, this program, hapax {}, needs {VERSION}; run `hapax migrate`",
@@ -67,6 +67,13 @@ pub(super) async fn look(connection: &mut PgConnection, home: &Home, address: &s
     }
 }
 
+/// Refuses tables that this program may not write to.
+pub(super) async fn fits(step: &mut Step<'_>, address: &str) -> error::Result<()> {
+    let found = meta(step).await.map_err(|cause| fault::before_commit(address, cause))?;
+    let text = format!("{address}: the hapax tables are empty; run `hapax migrate`");
+    judge(&found.ok_or_else(|| Error::did_not_happen(ErrorKind::Unusable, text))?, address)
+}
+
 /// The version of the schema; nothing if there is none.
 pub(super) async fn version_of(
     connection: &mut PgConnection,
@@ -81,7 +88,8 @@ pub(super) async fn version_of(
 async fn found(connection: &mut PgConnection, home: &Home, address: &str) -> error::Result<Option<Meta>> {
     let cannot = |cause| fault::before_commit(address, cause);
     let table = format!("{}.meta", home.schema());
-    let exists = sqlx::query("select to_regclass($1) is not null").bind(table).fetch_one(&mut *connection).await;
+    let exists = sqlx::query("select to_regclass($1) is not null").bind(table).persistent(false);
+    let exists = exists.fetch_one(&mut *connection).await;
     if !exists.and_then(|row| row.try_get::<bool, _>(0)).map_err(cannot)? {
         return Ok(None);
     }
@@ -104,12 +112,13 @@ fn judge(meta: &Meta, address: &str) -> error::Result<()> {
     Err(Error::did_not_happen(ErrorKind::TooNew, text))
 }
 
-/// Makes the schema, or brings it up to date, in one transaction; one program after the other.
+/// Makes the schema, or brings it up to date, in the transaction that is open, and commits it; one program after the
+/// other.
 pub(super) async fn migrate(connection: &mut PgConnection, home: &Home, address: &str) -> error::Result<()> {
     let cannot = |cause| fault::before_commit(address, cause);
     // The lock ends with the transaction: a program that dies here holds up nobody. Two schemas may share it.
-    let begin = "begin isolation level read committed; select pg_advisory_xact_lock(7526468829)";
-    connection.execute(sqlx::raw_sql(begin)).await.map_err(cannot)?;
+    let lock = "select pg_advisory_xact_lock(7526468829)";
+    connection.execute(sqlx::raw_sql(lock)).await.map_err(cannot)?;
     let known = match found(connection, home, address).await? {
         Some(meta) => {
             judge(&meta, address)?;
@@ -127,7 +136,8 @@ async fn steps(connection: &mut PgConnection, home: &Home, known: u32) -> Result
     if known == 0 {
         let schema = home.schema();
         let there = sqlx::query("select 1 from pg_namespace where nspname = $1")
-            .bind(schema.trim_matches('"').replace("\"\"", "\""))
+            .bind(home.name())
+            .persistent(false)
             .fetch_optional(&mut *connection)
             .await?;
         if there.is_none() {

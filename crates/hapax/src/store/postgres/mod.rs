@@ -41,6 +41,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::sealed::Sealed;
 use super::{Hints, Store};
@@ -48,7 +49,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Name;
 use connections::Connections;
-use step::{Home, Step};
+use step::{Home, Sessions, Step};
 
 pub use migrate::VERSION;
 pub use tx::{InSchema, lock_guard};
@@ -150,27 +151,24 @@ impl PostgresOptions {
 
     async fn open_with(mut self, (connect, pool): (PgConnectOptions, Option<PgPool>)) -> Result<PostgresStore> {
         let address = address(&connect, &self.schema);
-        // No pooler knows it, and no value of ours is a float.
-        let connect = connect.extra_float_digits(None).application_name("hapax");
-        let mut first = connections::connect(&connect, &address).await?;
+        let connect = plain(connect);
+        let mut first = connections::first(&connect, &address).await?;
         probe::fit(&mut first, &address).await?;
-        let home = Home::new(&self.schema, self.clock.clone());
-        migrate::look(&mut first, &home, &address).await?;
+        let looking = Home::new(&self.schema, Sessions::Shared, self.clock.clone());
+        let id = migrate::look(&mut first, &looking, &address).await?.store;
         // Ended in good order; that it could not be is no fault of the store.
+        drop(sqlx::Executor::execute(&mut first, sqlx::raw_sql("rollback")).await);
         drop(sqlx::Connection::close(first).await);
         if self.pooled.is_none() {
             self.pooled = Some(probe::is_pooled(&connect, &address).await);
         }
-        Ok(self.with((connect, pool), home, address))
-    }
-
-    fn with(self, (connect, pool): (PgConnectOptions, Option<PgPool>), home: Home, address: String) -> PostgresStore {
-        // Behind a pooler a statement that was prepared in one session is unknown in the next.
-        let kept = if self.pooled == Some(true) { 0 } else { STATEMENTS_CACHED };
+        let (sessions, kept) =
+            if self.pooled == Some(true) { (Sessions::Shared, 0) } else { (Sessions::Own, STATEMENTS_CACHED) };
+        let home = Arc::new(Home::new(&self.schema, sessions, self.clock.clone()));
         let connect = connect.statement_cache_capacity(kept);
         let pool = pool.unwrap_or_else(|| effect_pool(&self, connect.clone()));
         let connections = Connections::new(connect, address, (self.connections, self.wait));
-        PostgresStore(Arc::new(Inner { connections, pool, home: Arc::new(home), options: self }))
+        Ok(PostgresStore(Arc::new(Inner { connections, pool, home, id, options: self })))
     }
 
     /// Makes hapax's schema and tables in the database at `url`, or brings them up to date. Many may do so at once, and
@@ -194,10 +192,10 @@ impl PostgresOptions {
 
     async fn migrate_with(&self, connect: &PgConnectOptions) -> Result<()> {
         let address = address(connect, &self.schema);
-        let connect = connect.clone().extra_float_digits(None).application_name("hapax");
-        let home = Home::new(&self.schema, self.clock.clone());
+        let connect = plain(connect.clone());
+        let home = Home::new(&self.schema, Sessions::Shared, self.clock.clone());
         let step = async move {
-            let mut connection = connections::connect(&connect, &address).await?;
+            let mut connection = connections::first(&connect, &address).await?;
             probe::fit(&mut connection, &address).await?;
             migrate::migrate(&mut connection, &home, &address).await
         };
@@ -212,8 +210,8 @@ impl PostgresOptions {
     pub async fn version_of(&self, url: &str) -> Result<Option<u32>> {
         let (connect, options) = self.clone().parse(url)?;
         let address = address(&connect, &options.schema);
-        let mut connection = connections::connect(&connect.extra_float_digits(None), &address).await?;
-        migrate::version_of(&mut connection, &Home::new(&options.schema, None), &address).await
+        let mut connection = connections::first(&plain(connect), &address).await?;
+        migrate::version_of(&mut connection, &Home::new(&options.schema, Sessions::Shared, None), &address).await
     }
 
     /// What a URL says: how to connect, and what is ours in it.
@@ -240,6 +238,11 @@ impl PostgresOptions {
 /// Room for every statement of ours.
 const STATEMENTS_CACHED: usize = 128;
 
+/// Without a start-up setting that poolers do not know; no value of ours is a float.
+fn plain(connect: PgConnectOptions) -> PgConnectOptions {
+    connect.extra_float_digits(None).application_name("hapax")
+}
+
 /// Where effects take their connections from when the user has no pool. A transaction that a cancelled begin left open
 /// ends when its connection comes back.
 fn effect_pool(options: &PostgresOptions, connect: PgConnectOptions) -> PgPool {
@@ -247,9 +250,16 @@ fn effect_pool(options: &PostgresOptions, connect: PgConnectOptions) -> PgPool {
         .max_connections(u32::try_from(options.connections).unwrap_or(u32::MAX))
         .min_connections(0)
         .acquire_timeout(options.wait)
+        // The driver's own test would wait for one that fell silent until the time for all is over.
+        .test_before_acquire(false)
+        .before_acquire(|connection, _| {
+            let answers = tokio::time::timeout(connections::KEPT_WAITS, sqlx::Connection::ping(connection));
+            Box::pin(async move { Ok(answers.await.is_ok_and(|answer| answer.is_ok())) })
+        })
         .after_release(|connection, _| {
             Box::pin(async move {
-                sqlx::Executor::execute(connection, sqlx::raw_sql("rollback")).await?;
+                // Without the warning that a lone one gives, which would fill the server's log.
+                sqlx::Executor::execute(connection, sqlx::raw_sql("begin; rollback")).await?;
                 Ok(true)
             })
         })
@@ -279,6 +289,8 @@ struct Inner {
     connections: Connections,
     pool: PgPool,
     home: Arc<Home>,
+    /// Tells this store from every other.
+    id: Uuid,
     options: PostgresOptions,
 }
 
@@ -349,22 +361,16 @@ impl Inner {
         F: for<'s> FnOnce(&'s mut Step<'_>) -> Work<'s, T> + Send,
     {
         let mut begun = self.connections.begin(reads).await?;
-        // A statement may wait for a lock; what takes much longer is a connection that was cut off without a word.
-        let patience = self.options.wait.saturating_mul(2);
+        let address = self.connections.address();
         let done = {
             let mut step = Step::begun(&mut begun.connection, &self.home, begun.at);
-            tokio::time::timeout(patience, work(&mut step)).await
+            fault::within(self.connections.patience(), work(&mut step)).await
         };
-        let address = self.connections.address();
-        // Its commit was not sent, and now never will be.
-        let Ok(done) = done else { return Err(fault::silent(address, patience)) };
         match done {
-            Ok(value) => match tokio::time::timeout(patience, begun.commit()).await {
-                Ok(Ok(())) => Ok(value),
-                Ok(Err(cause)) if reads => Err(fault::before_commit(address, cause)),
-                Ok(Err(cause)) => Err(fault::at_commit(address, cause)),
-                Err(_) if reads => Err(fault::silent(address, patience)),
-                Err(_) => Err(fault::at_commit(address, sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))),
+            Ok(value) => match fault::within(self.connections.patience(), begun.commit()).await {
+                Ok(()) => Ok(value),
+                Err(cause) if reads => Err(fault::before_commit(address, cause)),
+                Err(cause) => Err(fault::at_commit(address, cause)),
             },
             Err(cause) => {
                 if !fault::is_connection_lost(&cause) {
@@ -396,7 +402,7 @@ impl Store for PostgresStore {
             (inner.options.connections, inner.options.wait),
         );
         let (pool, home, options) = (inner.pool.clone(), Arc::clone(&inner.home), inner.options.clone());
-        let another = Self(Arc::new(Inner { connections, pool, home, options }));
+        let another = Self(Arc::new(Inner { connections, pool, home, id: inner.id, options }));
         // Opened now, so that whoever asks for it learns now that it cannot be had.
         another.now().await?;
         Ok(Arc::new(another))

@@ -1,7 +1,7 @@
 //! What kind of server it is, and what its settings are worth.
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{Result, Row};
+use sqlx::{Executor, Result, Row};
 
 use super::step::Step;
 use super::{connections, fault};
@@ -19,15 +19,16 @@ const MARK: &str = "hapax.direct";
 pub(super) async fn is_pooled(options: &PgConnectOptions, address: &str) -> bool {
     let marked = options.clone().options([(MARK, "1")]);
     let Ok(mut connection) = connections::connect(&marked, address).await else { return true };
-    let found = sqlx::query("select current_setting('hapax.direct', true)").fetch_one(&mut connection).await;
-    found.and_then(|row| row.try_get::<Option<String>, _>(0)).ok().flatten().as_deref() != Some("1")
+    // In one message: between two of them a pooler may give the session to another.
+    let found = connection.fetch_one(sqlx::raw_sql("select current_setting('hapax.direct', true)")).await;
+    found.and_then(|row| row.try_get_unchecked::<Option<String>, _>(0)).ok().flatten().as_deref() != Some("1")
 }
 
 /// Refuses a server that cannot keep the promise.
 pub(super) async fn fit(connection: &mut PgConnection, address: &str) -> crate::Result<()> {
     let text = "select current_setting('server_version_num')::integer, current_setting('server_version'), \
                 current_setting('server_encoding')";
-    let row = sqlx::query(text).fetch_one(connection).await;
+    let row = sqlx::query(text).persistent(false).fetch_one(connection).await;
     let cannot = |cause| fault::before_commit(address, cause);
     let row = row.map_err(cannot)?;
     let number: i32 = row.try_get(0).map_err(cannot)?;
@@ -45,14 +46,18 @@ pub(super) async fn fit(connection: &mut PgConnection, address: &str) -> crate::
 
 /// The server and its version.
 pub(super) async fn engine(step: &mut Step<'_>) -> Result<String> {
-    let row = sqlx::query("select current_setting('server_version')").fetch_one(&mut *step.connection).await?;
+    let row = sqlx::query("select current_setting('server_version')")
+        .persistent(step.prepares())
+        .fetch_one(&mut *step.connection)
+        .await?;
     Ok(format!("PostgreSQL {}", row.try_get::<String, _>(0)?))
 }
 
 /// What the promise rests on, as this role finds it.
 pub(super) async fn settings(step: &mut Step<'_>, pooled: bool) -> Result<Vec<Setting>> {
     let text = step.in_schema(include_str!("sql/meta/settings.sql"));
-    let row = sqlx::query(sqlx::AssertSqlSafe(text)).fetch_one(&mut *step.connection).await?;
+    let query = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(step.prepares());
+    let row = query.fetch_one(&mut *step.connection).await?;
     let text = |at: usize| row.try_get::<Option<String>, _>(at).map(Option::unwrap_or_default);
     let seconds = |at: usize| row.try_get::<Option<i64>, _>(at).map(Option::unwrap_or_default);
     let (commit, fsync, pages) = (text(0)?, text(1)?, text(2)?);

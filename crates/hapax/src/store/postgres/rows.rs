@@ -24,7 +24,7 @@ use crate::model::{
 macro_rules! query {
     ($step:expr, $text:expr $(, $name:ident = $value:expr)* $(,)?) => {{
         let text = $step.text($text, &[$(stringify!($name)),*]);
-        sqlx::query(sqlx::AssertSqlSafe(text))$(.bind($value))*
+        sqlx::query(sqlx::AssertSqlSafe(text))$(.bind($value))*.persistent($step.prepares())
     }};
 }
 pub(super) use query;

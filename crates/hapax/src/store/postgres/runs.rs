@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::Result;
 
 use super::rows::{self, change, count, fetch};
-use super::slice::Slice;
+use super::slice::{self, Slice};
 use super::step::Step;
 use crate::id::{Fingerprint, JobId};
 use crate::model::job::KEEP_MS_MIN;
@@ -33,6 +33,9 @@ pub(super) async fn finish(step: &mut Step<'_>, finishes: &[Finish]) -> Result<V
         {
             first.insert(finish.run, result.as_deref());
         }
+    }
+    if first.len() < finishes.len() {
+        slice::lock_in_order(step, jobs.into_iter()).await?;
     }
     let mut done = done(step, &first).await?;
     let mut answers = Vec::with_capacity(finishes.len());
@@ -64,9 +67,9 @@ async fn done(step: &mut Step<'_>, runs: &BTreeMap<RunRef, Option<&str>>) -> Res
         step,
         include_str!("sql/runs/done.sql"),
         rows::ended,
+        ids = runs.keys().map(|run| run.job).collect::<Vec<_>>(),
         wall = wall,
         keep_ms_min = count(KEEP_MS_MIN),
-        ids = runs.keys().map(|run| run.job).collect::<Vec<_>>(),
         fences = runs.keys().map(|run| run.fence).collect::<Vec<_>>(),
         results = runs.values().copied().collect::<Vec<_>>(),
     );

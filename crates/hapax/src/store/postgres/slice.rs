@@ -18,7 +18,10 @@ use super::step::Step;
 use crate::clock::Now;
 use crate::id::{Boundary, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey};
 use crate::model::job::RUNS_KEPT_MAX;
-use crate::model::{Counters, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, Model, RunRecord};
+use crate::model::{
+    Counters, EnqueueAnswer, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, Model, NewJob,
+    RunRecord,
+};
 
 /// Rows on loan.
 #[derive(Debug)]
@@ -104,12 +107,39 @@ impl<'s, 'c> Slice<'s, 'c> {
         }
     }
 
-    /// Takes the once keys that jobs come with, and those of the jobs that are there already. A key that other work has
-    /// is not locked: who enqueues in a long transaction of the user's does not hold up the finish of that work.
-    pub(super) async fn keys_for(&mut self, jobs: &[crate::model::NewJob]) -> Result<()> {
-        let keyed = || jobs.iter().filter_map(|job| job.once.as_ref().map(|once| (job, &once.key)));
-        let wanted: BTreeSet<OnceKey> = keyed().map(|(_, key)| key.clone()).collect();
-        let mut missing = wanted.clone();
+    /// Lets the law take jobs with once keys. A key that other work has is not locked: who enqueues in a long
+    /// transaction of the user's does not hold up the finish of that work.
+    pub(super) async fn enqueue(&mut self, jobs: &[NewJob]) -> Result<Vec<EnqueueAnswer>> {
+        let mut missing: BTreeSet<OnceKey> =
+            jobs.iter().filter_map(|job| Some(job.once.as_ref()?.key.clone())).collect();
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        for job in self::jobs(self.step, ids).await? {
+            self.model.hold(job);
+        }
+        loop {
+            self.look_up(missing).await?;
+            // The law says which of the keys that were not locked it would take, as of the time at which it decides: a
+            // retention may end between two looks at the clock, and then a key would be given away that nobody locked.
+            let now = self.step.look_at_the_clock().await?;
+            let mut trial = self.model.clone();
+            trial.enqueue(now, jobs);
+            let taken = |key: &&OnceKey| trial.keys.get(*key).map(owner) != self.model.keys.get(*key).map(owner);
+            let taken: BTreeSet<OnceKey> = self.unlocked.iter().filter(taken).cloned().collect();
+            if taken.is_empty() {
+                return self.decide_as_of(now, |model, now| model.enqueue(now, jobs)).await;
+            }
+            for key in &taken {
+                self.unlocked.remove(key);
+                self.model.keys.remove(key);
+            }
+            self.keys(&taken).await?;
+            // Those that the pruner deleted since they were read.
+            missing = taken.into_iter().filter(|key| !self.model.keys.contains_key(key)).collect();
+        }
+    }
+
+    /// Takes keys as they stand, without locks, and makes places for those that are not known.
+    async fn look_up(&mut self, mut missing: BTreeSet<OnceKey>) -> Result<()> {
         while !missing.is_empty() {
             self.hold_places(&missing).await?;
             self.unlocked.extend(missing.iter().filter(|key| !self.places.contains(*key)).cloned());
@@ -118,17 +148,6 @@ impl<'s, 'c> Slice<'s, 'c> {
             // Those that the pruner deleted between the two.
             missing.retain(|key| !self.model.keys.contains_key(key));
         }
-        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        for job in self::jobs(self.step, ids).await? {
-            self.model.hold(job);
-        }
-        // The law says which of the keys that were not locked it would take.
-        let mut trial = self.model.clone();
-        trial.enqueue(self.step.now(), jobs);
-        let taken = |key: &&OnceKey| trial.keys.get(*key).map(owner) != self.model.keys.get(*key).map(owner);
-        let taken: BTreeSet<OnceKey> = self.unlocked.iter().filter(taken).cloned().collect();
-        self.unlocked.retain(|key| !taken.contains(key));
-        self.keys(&taken).await?;
         Ok(())
     }
 
@@ -221,6 +240,10 @@ impl<'s, 'c> Slice<'s, 'c> {
     /// Lets the law decide, as of when the rows are locked, and writes back what it changed.
     pub(super) async fn decide<T>(&mut self, step: impl FnOnce(&mut Model, Now) -> T) -> Result<T> {
         let now = self.step.look_at_the_clock().await?;
+        self.decide_as_of(now, step).await
+    }
+
+    async fn decide_as_of<T>(&mut self, now: Now, step: impl FnOnce(&mut Model, Now) -> T) -> Result<T> {
         let was = self.model.clone();
         let answer = step(&mut self.model, now);
         self.save(&was).await?;
@@ -304,6 +327,16 @@ pub(super) async fn hint<'j>(step: &mut Step<'_>, jobs: impl IntoIterator<Item =
 pub(super) async fn next_fence(step: &mut Step<'_>) -> Result<Fence> {
     let found = fetch!(step, include_str!("sql/meta/next_fence.sql"), rows::only::<Fence>);
     at_most_one(found).ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Locks jobs, of which a step is going to take one after the other in an order that is not its own.
+pub(super) async fn lock_in_order(step: &mut Step<'_>, ids: impl ExactSizeIterator<Item = JobId>) -> Result<()> {
+    // One alone is in order.
+    if ids.len() > 1 {
+        let ids: Vec<JobId> = ids.collect();
+        fetch!(step, include_str!("sql/jobs/lock_in_order.sql"), |_| Ok(()), ids = ids);
+    }
+    Ok(())
 }
 
 /// Jobs as they stand, as far as they are there, by id.

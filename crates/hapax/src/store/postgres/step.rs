@@ -4,26 +4,45 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sqlx::postgres::PgConnection;
-use sqlx::{Result, Row};
+use sqlx::{Connection, Result, Row};
 
 use crate::clock::{Clock, Micros, Now};
 
 /// The schema that is used unless another is named.
 pub(super) const DEFAULT_SCHEMA: &str = "hapax";
 
+/// Whether a session may be asked to remember a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sessions {
+    /// Ours from their begin to their end.
+    Own,
+    /// A pooler gives each transaction another one: what one was asked to remember the next does not know, or knows
+    /// under the name that it was about to use.
+    Shared,
+    /// The user's: theirs to know, and shown by whether they let one remember anything.
+    Theirs,
+}
+
 /// What every step of a store shares.
 #[derive(Debug)]
 pub(super) struct Home {
+    name: String,
     /// As it stands in statements, quoted if it must be.
     schema: String,
     /// Of a test; else the server's own clock counts.
     clock: Option<Clock>,
+    sessions: Sessions,
     texts: RwLock<HashMap<&'static str, Arc<str>>>,
 }
 
 impl Home {
-    pub(super) fn new(schema: &str, clock: Option<Clock>) -> Self {
-        Self { schema: quoted(schema), clock, texts: RwLock::default() }
+    pub(super) fn new(schema: &str, sessions: Sessions, clock: Option<Clock>) -> Self {
+        Self { name: schema.to_owned(), schema: quoted(schema), clock, sessions, texts: RwLock::default() }
+    }
+
+    /// The name of the schema.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// As it stands in statements.
@@ -99,13 +118,20 @@ pub(super) struct Step<'c> {
     pub(super) connection: &'c mut PgConnection,
     home: &'c Home,
     now: Now,
+    /// Whether statements stay prepared in the session.
+    prepares: bool,
 }
 
 impl<'c> Step<'c> {
     /// One in a transaction of our own, which was begun at `server_now` by the server's clock.
     pub(super) fn begun(connection: &'c mut PgConnection, home: &'c Home, server_now: Micros) -> Self {
         let now = home.clock.as_ref().map_or(Now { wall: server_now, lease: server_now }, Clock::now);
-        Self { connection, home, now }
+        let prepares = match home.sessions {
+            Sessions::Own => true,
+            Sessions::Shared => false,
+            Sessions::Theirs => connection.cached_statements_size() > 0,
+        };
+        Self { connection, home, now, prepares }
     }
 
     /// One in a transaction of the user's.
@@ -125,7 +151,8 @@ impl<'c> Step<'c> {
         self.now = if let Some(clock) = &self.home.clock {
             clock.now()
         } else {
-            let row = sqlx::query("select clock_timestamp()").fetch_one(&mut *self.connection).await?;
+            let query = sqlx::query("select clock_timestamp()").persistent(self.prepares);
+            let row = query.fetch_one(&mut *self.connection).await?;
             let at: Micros = row.try_get(0)?;
             Now { wall: at, lease: at }
         };
@@ -134,6 +161,11 @@ impl<'c> Step<'c> {
 
     pub(super) fn text(&self, statement: &'static str, names: &[&str]) -> Arc<str> {
         self.home.text(statement, names)
+    }
+
+    /// Whether a statement may stay prepared in the session.
+    pub(super) const fn prepares(&self) -> bool {
+        self.prepares
     }
 
     /// As it stands in statements.

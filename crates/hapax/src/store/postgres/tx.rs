@@ -6,21 +6,26 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
-use sqlx::{Executor, Postgres, Transaction};
+use sqlx::{Connection, Executor, Postgres, Transaction};
 
 use super::rows::{self, fetch};
 use super::slice::{Slice, Wanted};
-use super::step::{DEFAULT_SCHEMA, Home, Step};
+use super::step::{DEFAULT_SCHEMA, Home, Sessions, Step};
 use super::{PostgresStore, fault, jobs, migrate, runs};
+use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::{End, Finish, LockRef, NewJob, RunRef, Settled};
+use crate::model::{End, Finish, LockRef, NewJob, RunRef, Settled, Verdict};
 use crate::store::sealed::Sealed;
-use crate::store::{EnqueueIn, Enqueues, Jobs, Store};
+use crate::store::{EnqueueIn, Enqueues, Store};
 
 // ---------------------------------------------------------------------------------------- in the user's transaction
 
 /// The schema that is used unless another is named.
-static DEFAULT_HOME: LazyLock<Home> = LazyLock::new(|| Home::new(DEFAULT_SCHEMA, None));
+static DEFAULT_HOME: LazyLock<Home> = LazyLock::new(|| home(DEFAULT_SCHEMA));
+
+fn home(schema: &str) -> Home {
+    Home::new(schema, Sessions::Theirs, None)
+}
 
 /// How errors of the user's connection name it.
 const ADDRESS: &str = "this PostgreSQL connection";
@@ -72,7 +77,7 @@ impl<'c> EnqueueIn for InSchema<'c> {
         jobs: Vec<NewJob>,
         then: impl FnOnce(Enqueues) -> T + Send + 'static,
     ) -> Self::Answer<T> {
-        Box::pin(async move { then(enqueue_in(self.connection, &Home::new(&self.schema, None), jobs).await) })
+        Box::pin(async move { then(enqueue_in(self.connection, &home(&self.schema), jobs).await) })
     }
 
     fn answer<T: Send + 'static>(self, answer: T) -> Self::Answer<T> {
@@ -100,7 +105,7 @@ impl InSchema<'_> {
     /// # Errors
     /// As [`lock_guard`].
     pub async fn lock_guard(self, lock: &LockRef) -> Result<()> {
-        guard_in(self.connection, &Home::new(&self.schema, None), lock.clone()).await
+        guard_in(self.connection, &home(&self.schema), lock.clone()).await
     }
 }
 
@@ -134,48 +139,24 @@ where
         }
         _ => before(cause),
     })?;
-    let done = match Step::inside(connection, home).await {
-        Ok(mut step) => match known(&mut step).await {
-            Ok(()) => work(&mut step).await,
-            Err(cause) => Err(cause),
-        },
-        Err(cause) => Err(cause),
-    };
+    let done = async {
+        let mut step = Step::inside(connection, home).await.map_err(before)?;
+        migrate::fits(&mut step, ADDRESS).await?;
+        work(&mut step).await.map_err(before)
+    }
+    .await;
     let end = if done.is_ok() {
         "release savepoint hapax_user_step"
     } else {
         "rollback to savepoint hapax_user_step; release savepoint hapax_user_step"
     };
     let ended = connection.execute(sqlx::raw_sql(end)).await;
-    let value = done.map_err(before)?;
+    let value = done?;
     ended.map_err(before)?;
     Ok(value)
 }
 
-/// Refuses a schema that is newer than what this program may write to.
-async fn known(step: &mut Step<'_>) -> sqlx::Result<()> {
-    match migrate::meta(step).await? {
-        Some(meta) if meta.min_program <= migrate::VERSION => Ok(()),
-        Some(meta) => {
-            let text = format!("the schema has version {}, too new for this program; update it", meta.version);
-            Err(sqlx::Error::Configuration(text.into()))
-        }
-        None => Err(sqlx::Error::Configuration("the hapax tables are empty; run `hapax migrate`".into())),
-    }
-}
-
 // ------------------------------------------------------------------------------------------ effects with their finish
-
-/// Refuses a transaction that was ended by hand: the finish would stand alone, and the effect without it.
-async fn still_open(connection: &mut PgConnection) -> Result<()> {
-    let Err(cause) = connection.execute(sqlx::raw_sql("savepoint hapax_finish")).await else { return Ok(()) };
-    if cause.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() != Some("25P01") {
-        return Err(fault::before_commit(ADDRESS, cause));
-    }
-    let text = "the effect ended its transaction by hand (COMMIT or ROLLBACK); leave that to hapax. What it committed \
-                is there without the finish of its run";
-    Err(Error::may_have_happened(ErrorKind::Effect, text).with_source(cause))
-}
 
 impl PostgresStore {
     /// Begins a transaction for an effect, on a connection of the pool. `left` is what is left of the run's lease: if
@@ -212,8 +193,9 @@ impl PostgresStore {
     /// that is not the current one is refused, and the transaction undone.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) when the transaction is in another database; those of any write. After
-    /// one that says [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the transaction is in another database;
+    /// [`Effect`](crate::ErrorKind::Effect) when it cannot be committed as the whole that it was; those of any write.
+    /// After one that says [`MayHaveHappened`](crate::Outcome::MayHaveHappened) ask for the run's
     /// [`verdict`](crate::store::Jobs::verdict).
     pub async fn finish_in(
         &self,
@@ -224,42 +206,83 @@ impl PostgresStore {
         let store = self.clone();
         let finish = Finish { run, end: End::Done { result } };
         let step = async move {
-            let address = store.address();
+            let (address, patience) = (store.address(), store.0.connections.patience());
             let cannot = |cause| fault::before_commit(&address, cause);
-            still_open(&mut tx).await?;
             let settled = {
-                let mut step = Step::inside(&mut tx, &store.0.home).await.map_err(cannot)?;
-                runs::finish_one(&mut step, &finish).await.map_err(cannot)?
+                store.enters(&mut tx).await?;
+                let step = async {
+                    let mut step = Step::inside(&mut tx, &store.0.home).await?;
+                    runs::finish_one(&mut step, &finish).await
+                };
+                fault::within(patience, step).await.map_err(cannot)?
             };
             if settled.counted() {
-                return match tx.commit().await {
+                return match fault::within(patience, tx.commit()).await {
                     Ok(()) => Ok(settled),
                     Err(cause) => Err(fault::at_commit(&address, cause)),
                 };
             }
             // The evidence went with the effect; a run that lost its place never has it again.
             drop(tx.rollback().await);
-            store.finish(vec![finish]).await.map(|mut answers| answers.remove(0))
+            store.keep_refusal(finish).await
         };
         tokio::spawn(step).await.unwrap_or_else(|_| Err(super::ended()))
     }
 
-    /// Whether a transaction is in the database of this store.
+    /// Refuses to end a run in what is not the transaction that was begun for it. A failed or abandoned `begin` of a
+    /// nested one has the driver undo the outer one too, and a raw `commit` or `rollback` ends it: whatever came after
+    /// was written, and the end of the run would be, without the rest.
+    async fn enters(&self, tx: &mut Transaction<'static, Postgres>) -> Result<()> {
+        let savepoint = tx.execute(sqlx::raw_sql("savepoint hapax_finish"));
+        let entered = fault::within(self.0.connections.patience(), savepoint).await;
+        let outside = match &entered {
+            // The driver believes so, and would take its own commit for done.
+            Ok(_) => !tx.is_in_transaction(),
+            Err(sqlx::Error::Database(error)) => error.code().as_deref() == Some("25P01"),
+            Err(_) => false,
+        };
+        if outside {
+            let text = "the transaction of the effect was ended before its finish, by a COMMIT or ROLLBACK in it or \
+                        because a nested one could not begin; what was written with it may be there, the run goes on";
+            return Err(Error::may_have_happened(ErrorKind::Effect, text));
+        }
+        entered.map_err(|cause| fault::before_commit(&self.address(), cause))?;
+        self.proves(tx).await
+    }
+
+    /// Keeps what a refused finish is evidence of. It never counts: its effect was undone.
+    async fn keep_refusal(&self, finish: Finish) -> Result<Settled> {
+        let kept = self.write(move |step| {
+            Box::pin(async move {
+                let run = finish.run;
+                let mut slice = Slice::of(step);
+                slice.job(run.job).await?;
+                if slice.ask(|model| model.verdict(&[run])).first() == Some(&Verdict::Current) {
+                    return Ok(None);
+                }
+                slice.decide(|model, now| model.finish(now, &[finish]).pop()).await
+            })
+        });
+        let text = "the effect was refused, yet the run is the current one; it was undone";
+        kept.await?.ok_or_else(|| Error::did_not_happen(ErrorKind::Effect, text))
+    }
+
+    /// Whether a connection leads to this store's tables.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) when it does not; those of any read.
     pub async fn proves(&self, connection: &mut PgConnection) -> Result<()> {
-        let home = self.0.home.clone();
-        let cannot = |cause| fault::before_commit(ADDRESS, cause);
-        let theirs = {
-            let mut step = Step::inside(connection, &home).await.map_err(cannot)?;
-            migrate::meta(&mut step).await.map_err(cannot)?.map(|meta| meta.store)
+        let read = async {
+            let mut step = Step::begun(connection, &self.0.home, Micros::default());
+            migrate::meta(&mut step).await
         };
-        let ours = self.read(|step| Box::pin(async move { Ok(migrate::meta(step).await?.map(|meta| meta.store)) }));
-        if theirs.is_some() && theirs == ours.await? {
-            return Ok(());
+        match fault::within(self.0.connections.patience(), read).await {
+            Ok(Some(meta)) if meta.store == self.0.id => Ok(()),
+            Err(cause) if !fault::is_missing(&cause) => Err(fault::before_commit(ADDRESS, cause)),
+            _ => {
+                let mend = "pass a transaction of the database that the store is in";
+                Err(Error::invalid("transaction", "is in another database than the store", mend))
+            }
         }
-        let mend = "pass a transaction of the database that the store is in";
-        Err(Error::invalid("transaction", "is in another database than the store", mend))
     }
 }

@@ -2,5 +2,8 @@
 
 #[test]
 fn what_must_not_compile_says_why() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/*.rs");
+    #[cfg(feature = "postgres")]
+    cases.compile_fail("tests/ui/postgres/*.rs");
 }

@@ -23,11 +23,14 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) async fn new() -> Self {
-        let place = Place::new().await;
-        Self::at(place, Arc::default(), false).await
+        Self::at(Place::new().await).await
     }
 
-    async fn at(place: Place, spare: Arc<Mutex<Vec<Place>>>, is_anew: bool) -> Self {
+    pub(crate) async fn at(place: Place) -> Self {
+        Self::with(place, Arc::default(), false).await
+    }
+
+    async fn with(place: Place, spare: Arc<Mutex<Vec<Place>>>, is_anew: bool) -> Self {
         let clock = Clock::movable();
         let store = Mutex::new(open(&place, &clock).await);
         Self { store, clock, place: Some(place), spare, is_anew }
@@ -48,7 +51,7 @@ async fn hasty_place() -> Place {
 }
 
 async fn open(place: &Place, clock: &Clock) -> Arc<PostgresStore> {
-    let options = PostgresStore::options().clock(clock.clone()).pooled(false);
+    let options = PostgresStore::options().clock(clock.clone()).pooled(place.is_pooled);
     Arc::new(options.open(&place.url).await.expect("it opens"))
 }
 
@@ -73,9 +76,10 @@ impl Harness for Postgres {
                 place.empty().await;
                 place
             }
+            None if self.place().is_pooled => Place::behind_a_pooler().await,
             None => hasty_place().await,
         };
-        Box::new(Self::at(place, Arc::clone(&self.spare), true).await)
+        Box::new(Self::with(place, Arc::clone(&self.spare), true).await)
     }
 
     async fn reopen(&self) -> Option<Arc<dyn Store>> {
