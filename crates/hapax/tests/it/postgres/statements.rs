@@ -117,7 +117,7 @@ fn hot() -> Vec<(&'static str, String, &'static str)> {
         ("jobs/reapable.sql", one("now(), 100"), "jobs_running"),
         ("jobs/of_owner.sql", format!("('{NOBODY}')"), "jobs_running"),
         ("jobs/of_claim.sql", format!("('{NOBODY}', '{NOBODY}')"), "jobs_running"),
-        ("runs/done.sql", format!("(now(), '{{{NOBODY}}}', '{{1}}', '{{r}}')"), "jobs_id_key"),
+        ("runs/done.sql", format!("(now(), 600000, '{{{NOBODY}}}', '{{1}}', '{{r}}')"), "jobs_id_key"),
         ("jobs/purge.sql", one("now(), 100"), "jobs_purge"),
         ("keys/purge.sql", one("now(), 100"), "keys_purge"),
         ("keys/find.sql", one(r"'{enqueue}', '{k}', '{\\x00}'"), "keys_boundary_scope_hash_key"),
