@@ -146,7 +146,7 @@ async fn a_job_comes_and_goes_with_the_transaction() {
 async fn a_key_outlives_its_job() {
     let place = Place::new().await;
     let (store, mut own) = (place.store().await, place.connection().await);
-    let (first, ..) = enqueue(&mut own, "'k', '{}', once => 'x', keep_ms => 0").await;
+    let (first, ..) = enqueue(&mut own, "'k', '{}', once => 'x'").await;
     assert_eq!(enqueue(&mut own, "'k', '{}', once => 'x'").await, (first, true, false));
     let run = claim(&store, register(&store).await).await.expect("ready");
     assert!(yes(&mut own, &format!("finish('{}', {})", run.job, run.fence)).await);
@@ -194,6 +194,24 @@ async fn a_duplicate_in_a_long_transaction_holds_up_nobody() {
     assert!(finished.expect("finished")[0].counted());
     own.execute("commit").await.expect("kept");
     assert_eq!(store.counters().await.expect("read").duplicates_refused, 1);
+}
+
+/// No key is held for a job that does not have it.
+#[tokio::test]
+async fn an_id_that_was_given_to_two_jobs_holds_no_key() {
+    let place = Place::new().await;
+    let (mut first, mut second) = (place.connection().await, place.connection().await);
+    let (id, waiting) = (JobId::new(), pid(&mut second).await);
+    first.execute("begin").await.expect("begun");
+    enqueue(&mut first, &format!("'k', '{{}}', id => '{id}'")).await;
+    let call = format!("enqueue('k', '{{}}', id => '{id}', once => 'x')");
+    let other = tokio::spawn(async move { refusal(&mut second, &call).await });
+    until_it_waits(waiting).await;
+    first.execute("commit").await.expect("kept");
+    let (code, message, _) = other.await.expect("answered");
+    assert!(code == "40001" && message.contains(&id.to_string()), "{code}: {message}");
+    let (_, existed, _) = enqueue(&mut first, "'k', '{}', once => 'x'").await;
+    assert!(!existed);
 }
 
 /// RC-55, by SQL, with all else that is no legal argument: the error names the argument and says the mend.

@@ -375,7 +375,7 @@ begin
         raise exception using errcode = '40001', hint = 'try again, or give each job an id of its own',
             message = format('job %s was enqueued by another transaction just now', enqueue.id);
     end if;
-    if due_at <= now then
+    if enqueue.due_at <= now then
         -- Those who sleep learn of it once the transaction commits.
         perform hapax.hint(array[enqueue.queue]);
     end if;
