@@ -81,7 +81,9 @@ impl Connections {
                 Some(connection) => connection,
                 None => connect(&self.options, &self.address).await?,
             };
-            match begin(&mut connection, &preamble(reads, self.wait_ms())).await {
+            let preamble = preamble(reads, self.wait_ms());
+            let begun = tokio::time::timeout(CONNECT_WAITS, begin(&mut connection, &preamble)).await;
+            match begun.unwrap_or_else(|_| Err(fault::silent(CONNECT_WAITS))) {
                 Ok(at) => return Ok(Begun { connection, at, idle: Arc::clone(&self.idle), _permit: permit }),
                 // One that the server, or something on the way, ended while nobody used it: nothing was begun with it.
                 Err(cause) if kept && fault::is_connection_lost(&cause) => drop(connection),

@@ -1,6 +1,7 @@
 //! What the server and its driver say, as one of our errors. The only file that knows SQLSTATE codes.
 
 use std::io;
+use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 
@@ -20,6 +21,12 @@ pub(super) fn at_commit(address: &str, cause: sqlx::Error) -> Error {
         .and_then(DatabaseError::code)
         .is_some_and(|code| !["57", "58", "08", "XX"].iter().any(|class| code.starts_with(class)));
     error(address, cause, if certain { Outcome::DidNotHappen } else { Outcome::MayHaveHappened })
+}
+
+/// The server has said nothing for too long: it is cut off, or a network on the way drops what is sent.
+pub(super) fn silent(waited: Duration) -> sqlx::Error {
+    let text = format!("nothing was heard for {} ms", waited.as_millis());
+    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
 /// Nothing was free to ask with for too long.

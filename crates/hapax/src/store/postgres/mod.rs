@@ -226,7 +226,8 @@ impl PostgresOptions {
 const STATEMENTS_CACHED: usize = 128;
 
 /// Where effects take their connections from when the user has no pool. A transaction that a cancelled begin left open
-/// ends when its connection comes back.
+/// ends when its connection comes back. A plain `rollback` would do, were it not for the server, which warns each time
+/// that there is nothing to undo.
 fn effect_pool(options: &PostgresOptions, connect: PgConnectOptions) -> PgPool {
     PgPoolOptions::new()
         .max_connections(u32::try_from(options.connections).unwrap_or(u32::MAX))
@@ -234,7 +235,7 @@ fn effect_pool(options: &PostgresOptions, connect: PgConnectOptions) -> PgPool {
         .acquire_timeout(options.wait)
         .after_release(|connection, _| {
             Box::pin(async move {
-                sqlx::Executor::execute(connection, sqlx::raw_sql("rollback")).await?;
+                sqlx::Executor::execute(connection, sqlx::raw_sql("begin; rollback")).await?;
                 Ok(true)
             })
         })
@@ -334,16 +335,19 @@ impl Inner {
         F: for<'s> FnOnce(&'s mut Step<'_>) -> Work<'s, T> + Send,
     {
         let mut begun = self.connections.begin(reads).await?;
+        // A server that is cut off says nothing at all. Locks are waited for twice at most; then it is not a lock.
+        let limit = self.options.wait.saturating_mul(2);
         let done = {
             let mut step = Step::begun(&mut begun.connection, &self.home, begun.at);
-            work(&mut step).await
+            tokio::time::timeout(limit, work(&mut step)).await.unwrap_or_else(|_| Err(fault::silent(limit)))
         };
         let address = self.connections.address();
         match done {
-            Ok(value) => match begun.commit().await {
-                Ok(()) => Ok(value),
-                Err(cause) if reads => Err(fault::before_commit(address, cause)),
-                Err(cause) => Err(fault::at_commit(address, cause)),
+            Ok(value) => match tokio::time::timeout(limit, begun.commit()).await {
+                Ok(Ok(())) => Ok(value),
+                Ok(Err(cause)) if reads => Err(fault::before_commit(address, cause)),
+                Ok(Err(cause)) => Err(fault::at_commit(address, cause)),
+                Err(_) => Err(fault::at_commit(address, fault::silent(limit))),
             },
             Err(cause) => {
                 if !fault::is_connection_lost(&cause) {
