@@ -134,6 +134,10 @@ static BANS: &[Ban] = &[
             },
             Exempt { path: "crates/hapax/src/host/effect/", reason: "the same, one file for each store" },
             Exempt { path: "crates/hapax/src/testing/", reason: "a user's test runs on the memory store" },
+            Exempt {
+                path: "crates/hapax-server/src/cli/demo/judge/postgres.rs",
+                reason: "its effects are a user's, who takes a transaction of the store",
+            },
             TESTS,
             BENCHES,
             EXAMPLES,

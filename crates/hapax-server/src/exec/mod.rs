@@ -217,8 +217,8 @@ impl Exec<'_> {
         Self::left(ended.left);
         // What was lost is not there to be given back.
         if let (Some(lock), 0) = (leases.lock.filter(LockGuard::is_held), ended.left) {
-            // The command has ended, and whoever started it waits for its code: not for a store that is cut off, and not
-            // for longer than the lease would last by itself.
+            // The command has ended, and whoever started it waits for its code: not for a store that is cut off, and
+            // not for longer than the lease would last by itself.
             let patience = lock.left().min(RELEASE_PATIENCE);
             match tokio::time::timeout(patience, lock.release()).await {
                 Ok(Ok(())) => {}

@@ -1,7 +1,7 @@
 //! `hapax demo`: a kill -9, a freeze and many repeated sends, and a table that is judged afterwards.
 //!
-//! Three instances, each a process of its own, work on one store: an SQLite file, or a schema of its own in a PostgreSQL
-//! database. `plan` says what happens when, `producer`
+//! Three instances, each a process of its own, work on one store: an SQLite file, or a schema of its own in a
+//! PostgreSQL database. `plan` says what happens when, `producer`
 //! sends each key and some of them again, `fleet` starts, kills, freezes and wakes the processes, `stage` plays the
 //! plan, `instance` is what runs inside such a process, and `judge` asks the table of effects what really happened.
 //! That table has no unique constraint: nothing but hapax keeps an effect from being there twice.

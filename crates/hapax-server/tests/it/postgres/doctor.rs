@@ -62,8 +62,8 @@ fn it_shows_the_server_its_settings_and_its_clock() {
 fn missing_rights_are_named_with_the_statement_that_grants_them() {
     let place = Place::new();
     let role = Role::new(&place);
-    let none = role.run(&["doctor"]);
-    assert!(none.code == 78 && none.err.contains("grant usage on schema"), "{none:?}");
+    let refused = role.run(&["doctor"]);
+    assert!(refused.code == 78 && refused.err.contains("grant usage on schema"), "{refused:?}");
     let Place { schema, .. } = &place;
     let name = &role.name;
     sql(&format!("grant usage on schema {schema} to {name}; grant select on all tables in schema {schema} to {name}"));
@@ -74,8 +74,8 @@ fn missing_rights_are_named_with_the_statement_that_grants_them() {
     assert!(rights["verdict"] == "broken" && rights["value"].as_str().is_some_and(|v| v.contains("jobs")), "{rights}");
     let push = role.run(&["job", "push", "k"]);
     assert_eq!(push.code, 78, "{push:?}");
-    let note = rights["note"].as_str().expect("a note");
-    sql(note.split_once("run: ").expect("it says what to run").1);
+    let advice = rights["note"].as_str().expect("a note");
+    sql(advice.split_once("run: ").expect("it says what to run").1);
     let all = role.run(&["doctor", "-o", "json"]).json();
     assert_eq!(setting(&all, "rights")["value"], "complete");
     let push = role.run(&["job", "push", "k"]);

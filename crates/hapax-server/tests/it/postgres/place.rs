@@ -159,8 +159,8 @@ impl Wire {
         self.proxy.faults()
     }
 
-    /// A socket in this folder that leads to it, under the name that libpq gives it for port 5432. A file can be reached
-    /// from every network of this machine.
+    /// A socket in this folder that leads to it, under the name that libpq gives it for port 5432. A file can be
+    /// reached from every network of this machine.
     pub(crate) fn socket(&self, folder: &Path) {
         let address = self.proxy.address();
         let _inside = self.runtime.enter();

@@ -143,7 +143,7 @@ fn load(row: &PgRow) -> Result<Vec<Setting>> {
             if left_open { "none".to_owned() } else { idle },
             weak_unless(left_open),
             "sessions that stand still in an open transaction for over a minute, as far as this role may see them; a \
-             pool of sqlx 0.9.0 leaves one behind when `begin` is cancelled, unless its `after_release` says `rollback`",
+             pool of sqlx 0.9.0 leaves one behind when `begin` is cancelled, unless its `after_release` rolls back",
         ),
     ])
 }
@@ -157,8 +157,8 @@ fn rights(row: &PgRow, jobs: &str) -> Result<Setting> {
     let schema = jobs.strip_suffix(".jobs").unwrap_or(jobs);
     let role = role.replace('"', "\"\"");
     let mend = format!(
-        "the role may not read and write these; let their owner run: grant select, insert, update, delete on all tables \
-         in schema {schema} to \"{role}\"; grant usage, select, update on all sequences in schema {schema} to \
+        "the role may not read and write these; let their owner run: grant select, insert, update, delete on all \
+         tables in schema {schema} to \"{role}\"; grant usage, select, update on all sequences in schema {schema} to \
          \"{role}\""
     );
     Ok(setting("rights", format!("missing on {missing}"), Verdict::Broken, mend))

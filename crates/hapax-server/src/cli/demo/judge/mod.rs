@@ -3,6 +3,8 @@
 //! Two tables belong to the demo. `demo_expected` holds the keys that were to take effect. `demo_effects` gets a row
 //! from every effect that is committed; it has no unique constraint, no index, no trigger. What the stores do each in
 //! their own way is all in here: how the tables are asked, and how an effect is committed.
+//!
+//! This room does not know: the tables of hapax, or what was done to the instances.
 
 mod postgres;
 mod sqlite;

@@ -81,8 +81,8 @@ impl Ledger for Tables {
         find.bind(key).fetch_optional(&self.pool).await.map_err(|error| broken("the table of effects", &error))
     }
 
-    /// Who stands still in a transaction here holds up nobody but those who want the very same rows, and the server ends
-    /// it soon.
+    /// Who stands still in a transaction here holds up nobody but those who want the very same rows, and the server
+    /// ends it soon.
     async fn can_be_written(&mut self, _: Duration) -> Result<bool, Failure> {
         Ok(true)
     }

@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_writer_that_stands_still_is_noticed() {
-        let (folder, tables) = ledger(1);
+        let (folder, mut tables) = tables(1).await;
         let other = Connection::open(folder.path().join("demo.db")).expect("a second connection");
         other.execute_batch("begin immediate").expect("the lock");
         assert!(!tables.can_be_written(Duration::from_millis(10)).await.expect("asked"));
