@@ -1,4 +1,7 @@
 //! Which store: `--store`, else `HAPAX_STORE_URL`, else an SQLite file in the user's state folder.
+//!
+//! A file is made when it is first used. A server's database is changed by `hapax migrate` alone, so that whoever only
+//! may read and write rows can run everything else.
 
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,6 +11,9 @@ use hapax::{Hapax, SchemaVersion};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+
+/// What a URL may look like, for those whose URL does not.
+const URLS: &str = "sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE";
 
 /// The environment variable that names the store.
 pub(crate) const URL_VARIABLE: &str = "HAPAX_STORE_URL";
@@ -37,7 +43,7 @@ impl Place {
         }
         if let Some(url) = variable(URL_VARIABLE) {
             let url = url.into_string().map_err(|_| {
-                Failure::usage(format!("{URL_VARIABLE} is not UTF-8"), "set it to a store URL, such as sqlite:PATH")
+                Failure::usage(format!("{URL_VARIABLE} is not UTF-8"), format!("set it to a store URL: {URLS}"))
             })?;
             return Self::named(&url, URL_VARIABLE);
         }
@@ -59,11 +65,11 @@ impl Place {
 
     fn named(url: &str, by: &str) -> Result<Self, Failure> {
         if url.is_empty() {
-            return Err(Failure::usage(format!("{by} is empty"), "give a store URL, such as sqlite:PATH"));
+            return Err(Failure::usage(format!("{by} is empty"), format!("give a store URL: {URLS}")));
         }
         if url.starts_with("memory:") {
             let what = format!("{by} names the memory store, which would be gone when this command ends");
-            return Err(Failure::usage(what, "use sqlite:PATH"));
+            return Err(Failure::usage(what, format!("use {URLS}")));
         }
         let file = url.strip_prefix("sqlite:").map(|rest| PathBuf::from(rest.strip_prefix("//").unwrap_or(rest)));
         Ok(Self { url: url.to_owned(), file, default: false })
@@ -86,6 +92,27 @@ impl Place {
             return Ok(SchemaVersion { found: None, known: SchemaVersion::SQLITE });
         }
         Ok(SchemaVersion::of(&self.url).await?)
+    }
+
+    /// Brings the store's schema to this program's version, and gives it as it is then.
+    pub(crate) async fn migrate(&self) -> Result<SchemaVersion, Failure> {
+        if self.file.is_some() {
+            drop(self.open().await?);
+        } else {
+            Hapax::migrate(&self.url).await?;
+        }
+        self.schema().await
+    }
+
+    /// The URL, with its password: for another process of this program, never for a message or an argument.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The URL with another schema: of those that it names, the last one counts.
+    pub(crate) fn in_schema(&self, name: &str) -> String {
+        let separator = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{separator}schema={name}", self.url)
     }
 
     /// Opens the store; a file is made and migrated if need be, and stderr says so.

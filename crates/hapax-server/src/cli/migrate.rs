@@ -9,12 +9,12 @@ use crate::output;
 
 /// Brings the store's schema to this program's version
 ///
-/// An SQLite file migrates itself whenever it is opened, so this is only needed to do it at a moment of your choice. A
-/// newer schema is never touched.
+/// A PostgreSQL database needs it before anything else, and again when a new program says so; the role must be allowed
+/// to create a schema, the roles of all other verbs need not. An SQLite file migrates itself whenever it is opened, so
+/// there it only chooses the moment. Many may do it at once. A newer schema is never touched.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  hapax migrate\n  hapax migrate --check || echo 'the next program will migrate it'"
-)]
+#[command(after_help = "Examples:\n  hapax migrate\n  hapax migrate --store postgres://owner@db/shop\n  \
+                  hapax migrate --check || echo 'there is something to do'")]
 pub(crate) struct Migrate {
     /// Changes nothing: exit code 1 when there is something to do
     #[arg(long)]
@@ -26,11 +26,7 @@ impl Migrate {
     pub(crate) async fn run(&self, global: &Global) -> Answer {
         let (place, output) = (global.place()?, global.output());
         let before = place.schema().await?;
-        let after = if self.check || !before.is_behind() {
-            before.found
-        } else {
-            Some(place.open().await?.health().await?.version)
-        };
+        let after = if self.check || !before.is_behind() { before.found } else { place.migrate().await?.found };
         if output.is_json() {
             let behind = after.is_none_or(|after| after < before.known);
             output::json(&json!({ "before": before.found, "after": after, "known": before.known, "behind": behind }))?;

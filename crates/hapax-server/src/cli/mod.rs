@@ -40,9 +40,13 @@ Exit codes:
   125  a mistake of hapax itself
 
 The store:
-  --store URL, else HAPAX_STORE_URL, else an SQLite file in the state folder,
-  which protects one host: $XDG_STATE_HOME/hapax/hapax.db, or
-  ~/.local/state/hapax/hapax.db.
+  --store URL, else HAPAX_STORE_URL, else an SQLite file in the state folder:
+  $XDG_STATE_HOME/hapax/hapax.db, or ~/.local/state/hapax/hapax.db.
+    sqlite:PATH                            protects one host
+    postgres://USER:PASSWORD@HOST/DATABASE protects every host that reaches it;
+                                           `hapax migrate` makes its tables;
+                                           ?schema=NAME for another than hapax
+  A password belongs into the variable: others can read a command line.
 
 Examples:
   hapax demo
@@ -68,7 +72,8 @@ pub(crate) struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Global {
-    /// Where the jobs are kept, such as sqlite:PATH [default: HAPAX_STORE_URL, else a file in the state folder]
+    /// Where the jobs are kept: sqlite:PATH or postgres://USER@HOST/DATABASE [default: HAPAX_STORE_URL, else a file in
+    /// the state folder]
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
     /// Form of the answer on stdout: text or json

@@ -19,9 +19,11 @@ impl Version {
         let output = global.output();
         let version = env!("CARGO_PKG_VERSION");
         if output.is_json() {
-            output::json(&json!({ "version": version, "schema": { "sqlite": SchemaVersion::SQLITE } }))?;
+            let schema = json!({ "sqlite": SchemaVersion::SQLITE, "postgres": SchemaVersion::POSTGRES });
+            output::json(&json!({ "version": version, "schema": schema }))?;
         } else {
-            output::data(&format!("hapax {version} (schema of SQLite files: {})", SchemaVersion::SQLITE))?;
+            let (sqlite, postgres) = (SchemaVersion::SQLITE, SchemaVersion::POSTGRES);
+            output::data(&format!("hapax {version} (schemas: SQLite {sqlite}, PostgreSQL {postgres})"))?;
         }
         Ok(Exit::Ok)
     }

@@ -23,7 +23,7 @@ mod wire;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use hapax::client::OnceGuard;
+use hapax::client::{LockGuard, OnceGuard};
 use hapax::error::{ErrorKind, Outcome as Happened};
 use hapax::model::OnceEnd;
 use hapax::store::Health;
@@ -48,6 +48,8 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 /// How long to go on recording a result when the store has gone away, if the lease lasts as long.
 const RECORD_PATIENCE: Duration = Duration::from_mins(1);
+/// How long to wait for the answer when the lock is given back.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does what the plan says; gives the exit code. A failure means that nothing ran.
 pub(crate) async fn run(plan: &Plan, place: Result<Place, Failure>, output: &Output) -> Result<u8, Failure> {
@@ -213,10 +215,16 @@ impl Exec<'_> {
             self.not_recorded(&error);
         }
         Self::left(ended.left);
-        if let (Some(lock), 0) = (leases.lock, ended.left)
-            && let Err(error) = lock.release().await
-        {
-            tracing::warn!(%error, "the lock was not given back; its lease ends by itself");
+        // What was lost is not there to be given back.
+        if let (Some(lock), 0) = (leases.lock.filter(LockGuard::is_held), ended.left) {
+            // The command has ended, and whoever started it waits for its code: not for a store that is cut off, and
+            // not for longer than the lease would last by itself.
+            let patience = lock.left().min(RELEASE_PATIENCE);
+            match tokio::time::timeout(patience, lock.release()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the lock was not given back; its lease ends by itself"),
+                Err(_) => tracing::warn!("the store does not answer; the lease of the lock ends by itself"),
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cli::{Cli, bare, ran};
+use crate::postgres::place::{ask, server, sql};
 
 #[test]
 fn a_small_demo_passes_and_has_really_happened() {
@@ -53,6 +54,35 @@ fn a_careless_demo_fails() {
     let report = ran.json();
     assert_eq!((report["passed"].as_bool(), report["lost"].as_u64()), (Some(false), Some(0)), "{report}");
     assert!(report["twice"].as_u64() > Some(0) && report["freezes"].as_u64() == Some(1), "{report}");
+}
+
+/// The same on PostgreSQL: in a schema of its own, of which nothing is left.
+#[test]
+fn a_small_demo_passes_on_postgresql_and_a_careless_one_fails() {
+    let cli = Cli::new();
+    let play = |more: &[&str]| {
+        let mut command = bare(cli.folder());
+        let options = ["demo", "--store", &server(), "--jobs", "300", "-o", "json"];
+        command.env("TMPDIR", cli.folder()).args(options).args(more);
+        ran(command, "")
+    };
+    let schemas = || ask("select count(*)::text from pg_namespace where nspname like 'hapax\\_demo\\_%'");
+    let passed = play(&["--seed", "7"]);
+    assert_eq!(passed.code, 0, "{}\n{}", passed.out, passed.err);
+    let report = passed.json();
+    assert_eq!((report["passed"].as_bool(), report["effects"].as_u64()), (Some(true), Some(300)));
+    for fact in ["duplicates_refused", "late_writers_refused", "kills", "freezes"] {
+        assert!(report[fact].as_u64() > Some(0), "{fact}: {report}");
+    }
+    let failed = play(&["--seed", "5", "--careless"]);
+    assert_eq!(failed.code, 1, "{}\n{}", failed.out, failed.err);
+    assert!(failed.json()["twice"].as_u64() > Some(0), "{}", failed.out);
+    assert_eq!(schemas(), "0", "dropped");
+    let kept = play(&["--seed", "7", "--keep"]);
+    let report = kept.json();
+    let schema = report["schema"].as_str().expect("its name");
+    assert_eq!(ask(&format!("select count(distinct key)::text from {schema}.demo_effects")), "300");
+    sql(&format!("drop schema {schema} cascade"));
 }
 
 /// Starts a long demo and waits until its instances are at work, and so watch their parent.

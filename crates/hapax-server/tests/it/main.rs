@@ -10,6 +10,7 @@ mod job;
 mod ledger;
 mod lines;
 mod nightly_backup;
+mod postgres;
 mod queue;
 mod recipes;
 mod store;

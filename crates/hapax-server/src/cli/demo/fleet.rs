@@ -11,8 +11,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::{Deserialize, Serialize};
 
 use super::broken;
+use super::judge::Ground;
 use super::plan::INSTANCES;
 use crate::exit::{Exit, Failure};
+use crate::store::URL_VARIABLE;
 
 /// Lease of every instance: short, so that nobody waits for a takeover.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
@@ -67,17 +69,17 @@ struct Process {
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Fleet {
-    store: PathBuf,
+    ground: Ground,
     notes: Notes,
     careless: bool,
     processes: Vec<Option<Process>>,
 }
 
 impl Fleet {
-    /// A fleet on this store, with nobody in it yet. `careless` instances commit their effects by themselves.
-    pub(super) fn new(store: &Path, folder: &Path, careless: bool) -> Self {
+    /// A fleet on this ground, with nobody in it yet. `careless` instances commit their effects by themselves.
+    pub(super) fn new(ground: Ground, folder: &Path, careless: bool) -> Self {
         let processes = (0..INSTANCES).map(|_| None).collect();
-        Self { store: store.to_owned(), notes: Notes::new(folder), careless, processes }
+        Self { ground, notes: Notes::new(folder), careless, processes }
     }
 
     /// Starts an instance as a process of its own, in a process group of its own: a Ctrl-C is for the parent, which
@@ -86,10 +88,14 @@ impl Fleet {
         let failed = |error: std::io::Error| broken("an instance could not be started", &error);
         let program = std::env::current_exe().map_err(failed)?;
         let log = OpenOptions::new().create(true).append(true).open(self.notes.log(index)).map_err(failed)?;
-        let child = Command::new(program)
-            .arg("demo-instance")
-            .arg("--file")
-            .arg(&self.store)
+        let mut command = Command::new(program);
+        command.arg("demo-instance");
+        match &self.ground {
+            Ground::File(file) => command.arg("--file").arg(file),
+            // It may hold a password, and arguments are for everybody to read.
+            Ground::Schema { url, name } => command.env(URL_VARIABLE, url).arg("--schema").arg(name),
+        };
+        let child = command
             .arg("--notes")
             .arg(&self.notes.0)
             .arg("--index")

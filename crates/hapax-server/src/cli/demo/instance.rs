@@ -1,20 +1,21 @@
 //! What runs inside each process of the demo: a host with one task, as any program would write it.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use hapax::host::{Finished, State};
-use hapax::{Hapax, Host, JobError, Run};
+use hapax::{Host, JobError, Run};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use tokio::sync::{RwLock, oneshot};
 
 use super::errand::{Errand, QUEUE};
 use super::fleet::{Frozen, LEASE, Notes, name_of};
-use super::judge::{EFFECT, Ledger};
+use super::judge::{Effect, Effects, Ground};
 use crate::exit::{Answer, Exit, Failure};
+use crate::store::Place;
 
 /// Tasks at work at once in one process.
 const WORKERS: u32 = 8;
@@ -26,9 +27,12 @@ const STOP_TAKES: Duration = Duration::from_millis(300);
 /// One instance of the demo; started by `hapax demo` alone.
 #[derive(Args, Debug)]
 pub(crate) struct DemoInstance {
-    /// The store's file.
+    /// The store's file; without it the store's URL is in the environment.
+    #[arg(long, required_unless_present = "schema")]
+    file: Option<PathBuf>,
+    /// The schema that the URL names.
     #[arg(long)]
-    file: PathBuf,
+    schema: Option<String>,
     /// Where notes are left.
     #[arg(long)]
     notes: PathBuf,
@@ -49,10 +53,11 @@ struct Stagehand {
     index: usize,
     name: Arc<str>,
     notes: Arc<Notes>,
-    /// The file, when effects are to be committed by themselves.
-    careless: Option<Arc<Path>>,
+    effects: Arc<dyn Effects>,
+    /// Effects are to be committed by themselves.
+    careless: bool,
     /// Held shared while an effect is being committed; the one who freezes the process holds it alone, so that nobody
-    /// is frozen inside a transaction. A process that is would stop every writer of the file, which shows nothing.
+    /// is frozen inside a transaction. A process that is would stop every writer of a file, which shows nothing.
     quiet: Arc<RwLock<()>>,
 }
 
@@ -62,14 +67,15 @@ impl DemoInstance {
         self.end_with_parent()?;
         let process = std::process::id();
         let name = name_of(self.index, process);
+        let (hapax, effects) = self.ground()?.join().await?;
         let stagehand = Stagehand {
             index: self.index,
             name: name.as_str().into(),
             notes: Arc::new(Notes::new(&self.notes)),
-            careless: self.careless.then(|| self.file.as_path().into()),
+            effects,
+            careless: self.careless,
             quiet: Arc::default(),
         };
-        let hapax = Hapax::sqlite(&self.file).await?;
         let host = Host::builder(hapax, stagehand)
             .name(&name)
             .lease(LEASE)
@@ -81,6 +87,13 @@ impl DemoInstance {
         parent_closes_stdin().await;
         host.drain().await;
         Ok(Exit::Ok)
+    }
+
+    fn ground(&self) -> Result<Ground, Failure> {
+        match (&self.file, &self.schema) {
+            (None, Some(name)) => Ok(Ground::Schema { url: Place::find(None)?.url().to_owned(), name: name.clone() }),
+            (file, _) => Ok(Ground::File(file.clone().unwrap_or_default())),
+        }
     }
 
     /// However the parent ends, this process does not outlive it; not even while it is frozen.
@@ -108,18 +121,17 @@ async fn run_errand(errand: Errand, State(stage): State<Stagehand>, run: Run) ->
     } else {
         stage.quiet.clone().read_owned().await
     };
-    let (job, fence) = (run.job_id().to_string(), run.fence().as_i64());
-    let effect = (errand.key, job, fence, stage.name.to_string(), std::process::id());
-    if let Some(file) = &stage.careless {
-        Ledger::create(file)?.effect(effect)?;
-        return run.finish_with(|_| Ok(())).await;
+    let effect = Effect {
+        key: errand.key,
+        job: run.job_id().to_string(),
+        fence: run.fence().as_i64(),
+        instance: stage.name.to_string(),
+        process: std::process::id(),
+    };
+    if stage.careless {
+        return stage.effects.careless(run, effect).await;
     }
-    let ended = run
-        .finish_with(move |tx| {
-            tx.execute(EFFECT, effect)?;
-            Ok(())
-        })
-        .await;
+    let ended = stage.effects.with_finish(run, effect).await;
     drop(turn);
     ended
 }

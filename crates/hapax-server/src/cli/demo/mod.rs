@@ -1,6 +1,7 @@
 //! `hapax demo`: a kill -9, a freeze and many repeated sends, and a table that is judged afterwards.
 //!
-//! Three instances, each a process of its own, work on one SQLite file. `plan` says what happens when, `producer`
+//! Three instances, each a process of its own, work on one store: an SQLite file, or a schema of its own in a
+//! PostgreSQL database. `plan` says what happens when, `producer`
 //! sends each key and some of them again, `fleet` starts, kills, freezes and wakes the processes, `stage` plays the
 //! plan, `instance` is what runs inside such a process, and `judge` asks the table of effects what really happened.
 //! That table has no unique constraint: nothing but hapax keeps an effect from being there twice.
@@ -31,13 +32,15 @@ use crate::progress::Bar;
 
 use fleet::Fleet;
 pub(crate) use instance::DemoInstance;
+use judge::Ground;
 use plan::Plan;
 use report::Report;
 use stage::Stage;
 
 const AFTER: &str = "\
 What happens:
-  Three instances, each a process of its own, run the jobs on one SQLite file.
+  Three instances, each a process of its own, run the jobs on one SQLite file,
+  or with --store postgres://... in a schema of its own, dropped at the end.
   Each job writes one row into a table without any unique constraint, in the
   same transaction as the job's finish. Every fifth key is sent again, some keys
   by two producers at the same time, some once more after the job is done. One
@@ -52,6 +55,7 @@ What happens:
 Examples:
   hapax demo
   hapax demo --jobs 20000 --seed 7
+  hapax demo --store postgres://me@localhost/shop
   hapax demo --keep        leaves the file, and says how to look into it
   hapax demo --careless    shows that the demo can tell
   hapax demo -o json | jq .twice";
@@ -69,7 +73,7 @@ pub(crate) struct Demo {
     /// Decides which instance is killed, and when that and the freeze come; the same seed, the same plan [default: any]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Leaves the file, to look into it
+    /// Leaves the file or schema, to look into it
     #[arg(long)]
     keep: bool,
     /// Where the file is to be made, instead of a temporary folder; it is left there
@@ -83,43 +87,53 @@ pub(crate) struct Demo {
 impl Demo {
     /// Plays it and judges it. Whatever ends it, its processes end too.
     pub(crate) async fn run(self, global: &Global) -> Answer {
-        if global.store.is_some() {
-            return Err(Failure::usage("--store: the demo makes a store of its own", "say --file PATH for where"));
-        }
         let output = global.output();
         let plan = Plan::new(self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)), self.jobs);
         let folder = TempDir::with_prefix("hapax-demo-").map_err(|error| broken("the temporary folder", &error))?;
-        let file = self.store_file(&folder)?;
+        let ground = self.ground(global, &folder)?;
         let begun = Instant::now();
         let bar = Bar::new(Some(plan.jobs), true);
-        let fleet = Fleet::new(&file, folder.path(), self.careless);
-        let mut stage = Stage::open(plan, &file, fleet, bar).await?;
+        let fleet = Fleet::new(ground.clone(), folder.path(), self.careless);
+        let mut stage = Stage::open(plan, &ground, fleet, bar).await?;
         let played = tokio::select! {
-            played = stage.play() => played,
-            () = interrupted() => {
-                stage.end_at_once();
-                stage.say("interrupted: the instances were ended");
-                return Ok(Exit::Interrupted);
-            }
+            played = stage.play() => Some(played),
+            () = interrupted() => None,
         };
         stage.end_at_once();
-        let kept = (self.keep || self.file.is_some()).then(|| file.clone());
-        let report = Report::new(stage.facts(), stage.judge()?, played.err(), begun.elapsed());
+        let Some(played) = played else {
+            stage.say("interrupted: the instances were ended");
+            stage.clear().await?;
+            return Ok(Exit::Interrupted);
+        };
+        let kept = (self.keep || self.file.is_some()).then_some(&ground);
+        let report = Report::new(stage.facts(), stage.judge().await?, played.err(), begun.elapsed());
+        if kept.is_none() {
+            stage.clear().await?;
+        }
         drop(stage);
-        report.print(&output, kept.as_deref())?;
+        report.print(&output, kept)?;
         if self.keep && self.file.is_none() {
             let _ = folder.keep();
         }
         Ok(if report.passed() { Exit::Ok } else { Exit::No })
     }
 
-    fn store_file(&self, folder: &TempDir) -> Result<PathBuf, Failure> {
-        let Some(file) = &self.file else { return Ok(folder.path().join("demo.db")) };
+    fn ground(&self, global: &Global, folder: &TempDir) -> Result<Ground, Failure> {
+        if global.store.is_some() {
+            let place = global.place()?;
+            if place.file().is_some() || self.file.is_some() {
+                let what = "--store: the demo makes a file of its own";
+                return Err(Failure::usage(what, "say --file PATH for where, or --store postgres://... alone"));
+            }
+            let name = format!("hapax_demo_{:012x}", fastrand::u64(..1 << 48));
+            return Ok(Ground::Schema { url: place.in_schema(&name), name });
+        }
+        let Some(file) = &self.file else { return Ok(Ground::File(folder.path().join("demo.db"))) };
         if file.exists() {
             let what = format!("--file: {} is there already", file.display());
             return Err(Failure::usage(what, "name a new file; the demo judges only what it made itself"));
         }
-        Ok(file.clone())
+        Ok(Ground::File(file.clone()))
     }
 }
 

@@ -1,11 +1,10 @@
 //! The end of the demo: what happened, what the table says, and the verdict.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::judge::{Counts, LOOK_YOURSELF};
+use super::judge::{Counts, Ground};
 use super::plan::Plan;
 use super::producer::Sent;
 use crate::exit::Failure;
@@ -83,8 +82,8 @@ impl Report {
         self.problems.is_empty()
     }
 
-    /// Prints it; `kept` is the file that stays.
-    pub(super) fn print(&self, output: &Output, kept: Option<&Path>) -> Result<(), Failure> {
+    /// Prints it; `kept` is what stays.
+    pub(super) fn print(&self, output: &Output, kept: Option<&Ground>) -> Result<(), Failure> {
         if output.is_json() {
             return self.json(kept);
         }
@@ -102,8 +101,8 @@ impl Report {
                 output::data(&format!("  - {problem}"))?;
             }
         }
-        if let Some(file) = kept {
-            say(&format!("the file is {0}; look yourself:\n  sqlite3 {0} \"{LOOK_YOURSELF}\"", file.display()));
+        if let Some(ground) = kept {
+            say(&ground.look_yourself());
         }
         Ok(())
     }
@@ -127,7 +126,7 @@ impl Report {
         table.to_string()
     }
 
-    fn json(&self, kept: Option<&Path>) -> Result<(), Failure> {
+    fn json(&self, kept: Option<&Ground>) -> Result<(), Failure> {
         let Facts { seed, sent, .. } = self.facts;
         output::json(&json!({
             "passed": self.passed(),
@@ -147,7 +146,8 @@ impl Report {
             "takeovers": { "started": self.facts.takeovers_started, "unstarted": self.facts.takeovers_unstarted },
             "kills": self.facts.kills,
             "freezes": self.facts.freezes,
-            "file": kept,
+            "file": kept.and_then(Ground::file),
+            "schema": kept.and_then(Ground::schema),
         }))
     }
 }

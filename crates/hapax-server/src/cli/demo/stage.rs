@@ -1,6 +1,5 @@
 //! Plays the plan: sends, waits for the moment, kills, freezes, wakes, and sends again. Waiting is always for an event.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hapax::model::{Counters, InstanceView, JobFilter, PAGE_MAX};
@@ -9,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::fleet::{Fleet, Frozen};
-use super::judge::{Counts, Ledger};
+use super::judge::{Counts, Ground, Ledger};
 use super::plan::{INSTANCES, Plan};
 use super::producer::{self, Sent};
 use super::report::Facts;
@@ -28,7 +27,7 @@ const AHEAD: u64 = 400;
 const TRICKLE: u64 = 5;
 /// How often a fault is tried again that hit nothing: an instance that held no job, or stood inside a transaction.
 const TRIES: u32 = 8;
-/// How long nobody has to have written before the frozen instance is taken to hold the file's only write lock. Others
+/// How long nobody has to have written before the frozen instance is taken to hold a file's only write lock. Others
 /// starve each other for a while on a busy disk; not for as long as this.
 const LOCK_PATIENCE: Duration = Duration::from_millis(1_500);
 /// How long the instances may take to end when they are asked.
@@ -67,7 +66,7 @@ impl Seen {
 pub(super) struct Stage {
     plan: Plan,
     hapax: Hapax,
-    ledger: Ledger,
+    ledger: Box<dyn Ledger>,
     fleet: Fleet,
     /// So many keys may have been sent by now.
     allowed: watch::Sender<u64>,
@@ -83,10 +82,12 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Makes the store, and the tables in it.
-    pub(super) async fn open(plan: Plan, store: &Path, fleet: Fleet, bar: Bar) -> Result<Self, Failure> {
-        let hapax = Hapax::sqlite(store).await?;
-        let mut ledger = Ledger::create(store)?;
-        ledger.expect(plan.jobs)?;
+    pub(super) async fn open(plan: Plan, ground: &Ground, fleet: Fleet, bar: Bar) -> Result<Self, Failure> {
+        let (hapax, mut ledger) = ground.make().await?;
+        if let Err(failure) = ledger.expect(plan.jobs).await {
+            ledger.clear().await?;
+            return Err(failure);
+        }
         let now = Instant::now();
         Ok(Self {
             facts: Facts::of(&plan),
@@ -138,8 +139,13 @@ impl Stage {
     }
 
     /// What the table says.
-    pub(super) fn judge(&self) -> Result<Counts, Failure> {
-        self.ledger.judge()
+    pub(super) async fn judge(&mut self) -> Result<Counts, Failure> {
+        self.ledger.judge().await
+    }
+
+    /// Takes away what was made for it.
+    pub(super) async fn clear(&mut self) -> Result<(), Failure> {
+        self.ledger.clear().await
     }
 
     /// Says a line without tearing the bar.
@@ -197,7 +203,7 @@ impl Stage {
         })
         .await?;
         let (fence, other) = loop {
-            if let Some(effect) = self.ledger.effect_of(&frozen.key)? {
+            if let Some(effect) = self.ledger.effect_of(&frozen.key).await? {
                 break effect;
             }
             self.pause("another instance does the frozen one's job").await?;
@@ -229,7 +235,7 @@ impl Stage {
             if self.others_go_on().await? {
                 return Ok(frozen);
             }
-            // Its keeper was in the middle of a heartbeat. It holds the file's only write lock, so nobody can go on.
+            // Its keeper was in the middle of a heartbeat. It holds a file's only write lock, so nobody can go on.
             self.say("it froze inside a transaction and stops all writers, which shows nothing; once more");
             std::fs::remove_file(notes.frozen()).map_err(failed)?;
             self.fleet.wake(frozen.index)?;
@@ -237,11 +243,11 @@ impl Stage {
         Err(Failure::new(Exit::No, format!("{TRIES} freezes all stopped the instance inside a transaction")))
     }
 
-    /// Whether the stopped instance leaves the file to others: one of them has written since, or this process could.
+    /// Whether the stopped instance leaves the store to others: one of them has written since, or this process could.
     async fn others_go_on(&mut self) -> Result<bool, Failure> {
-        let (before, asked) = (self.ledger.effects()?, Instant::now());
+        let (before, asked) = (self.ledger.effects().await?, Instant::now());
         while asked.elapsed() < LOCK_PATIENCE {
-            if self.ledger.can_be_written(LOOK_EVERY)? || self.ledger.effects()? > before {
+            if self.ledger.can_be_written(LOOK_EVERY).await? || self.ledger.effects().await? > before {
                 return Ok(true);
             }
             self.pause("somebody writes beside the frozen instance").await?;
@@ -304,7 +310,7 @@ impl Stage {
     /// Looks at everything, shows it, and lets the producers go on.
     async fn look(&mut self) -> Result<(), Failure> {
         self.seen = Seen {
-            effects: self.ledger.effects()?,
+            effects: self.ledger.effects().await?,
             counters: self.hapax.counters().await?,
             instances: self.hapax.instances().await?,
         };
