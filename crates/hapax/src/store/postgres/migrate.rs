@@ -99,7 +99,8 @@ fn judge(meta: &Meta, address: &str) -> error::Result<()> {
     }
     let text = format!(
         "{address}: the tables were made by a newer hapax. Their schema has version {} and asks for a program that \
-         knows version {}; this program, hapax {}, knows version {VERSION}. Update this program, or name another schema",
+         knows version {}; this program, hapax {}, knows version {VERSION}. Update this program, or \
+         name another schema",
         meta.version,
         meta.min_program,
         env!("CARGO_PKG_VERSION"),
