@@ -61,8 +61,11 @@ impl Search<'_> {
             let Some(event) = self.next(at, caller) else { continue };
             let mut after = model.clone();
             if let Err(reason) = after.observe(self.now, &event.command, &event.answer) {
-                reasons.push(format!("- caller {}: {reason}", caller + 1));
-                continue;
+                after = model.clone();
+                if !self.passes_over(&mut after, (caller, event)) {
+                    reasons.push(format!("- caller {}: {reason}", caller + 1));
+                    continue;
+                }
             }
             at[caller] += 1;
             order.push(caller + 1);
@@ -76,6 +79,16 @@ impl Search<'_> {
             self.best = (order.clone(), reasons);
         }
         false
+    }
+
+    /// Whether it is an empty claim that passed over what others held just then.
+    fn passes_over(&self, after: &mut Model, (caller, event): (usize, &Event)) -> bool {
+        let (Command::Claim(request), Ok(Answer::Claimed(claimed))) = (&event.command, &event.answer) else {
+            return false;
+        };
+        let beside = |other: &Event| other.asked < event.answered && event.asked < other.answered;
+        let mut others = self.callers.iter().enumerate().filter(|(n, _)| *n != caller).flat_map(|(_, events)| events);
+        claimed.jobs.is_empty() && others.any(beside) && after.observe_passing_over(self.now, request).is_ok()
     }
 
     /// The next event of a caller, if it may come first of all that are left: none of them was answered before it was
@@ -127,6 +140,25 @@ mod tests {
     fn two_grants_at_once_have_no_order() {
         let callers = [vec![granted(&lock("x"), 1, (0, 3))], vec![granted(&lock("x"), 2, (1, 2))]];
         assert!(order(&callers).expect_err("both hold it").contains("no order of them is lawful"));
+    }
+
+    #[test]
+    fn a_claim_passes_over_only_what_another_holds_just_then() {
+        let (mut model, now) = (Model::new(), Now { wall: Micros(0), lease: Micros(0) });
+        let new = super::super::world::instance();
+        model.register(now, &new).expect("a new id");
+        model.enqueue(now, &[super::super::world::job()]);
+        let request = super::super::world::wish(new.id);
+        let empty = |asked, answered| Event {
+            command: Command::Claim(request.clone()),
+            answer: Ok(Answer::Claimed(crate::model::ClaimAnswer::default())),
+            asked,
+            answered,
+        };
+        let look =
+            |asked, answered| Event { command: Command::Now, answer: Ok(Answer::Now(now.wall)), asked, answered };
+        assert!(find_order(&model, now, &[vec![empty(0, 3)], vec![look(1, 2)]]).is_ok());
+        assert!(find_order(&model, now, &[vec![empty(0, 1)], vec![look(2, 3)]]).is_err(), "nobody was there beside it");
     }
 
     #[test]

@@ -225,6 +225,21 @@ impl Model {
         Err(format!("claim left {observed:?}\n  lawful {granted:?}"))
     }
 
+    /// Takes an empty claim for lawful although there is work: a store may pass over jobs that another call holds at that
+    /// moment, even one that is refused in the end. Only for a claim that overlapped with such a call.
+    ///
+    /// # Errors
+    /// What is wrong with it, for a person.
+    pub fn observe_passing_over(&mut self, now: Now, request: &ClaimRequest) -> Result<(), String> {
+        self.require_live(now, request.instance).map_err(|refusal| format!("claimed, but {refusal}"))?;
+        let mine = |job: &JobRecord| job.claim.is_some_and(|c| c.claim == request.claim);
+        if self.jobs.values().any(mine) {
+            return Err("a repeated claim gave nothing back".to_owned());
+        }
+        self.promote(now);
+        Ok(())
+    }
+
     /// A reaper may bite off whatever it likes of what is due, but as much as it may.
     fn observe_reap(&mut self, now: Now, (by, limit): (InstanceId, u32), observed: &Reaped) -> Result<(), String> {
         if !self.may_reap(now, by).map_err(|refusal| format!("reaped, but {refusal}"))? {

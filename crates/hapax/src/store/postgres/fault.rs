@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 
 use crate::error::{Error, ErrorKind, Outcome};
+use crate::id::JobId;
 
 /// An error of a step before its commit: it was undone, so nothing happened.
 pub(super) fn before_commit(address: &str, cause: sqlx::Error) -> Error {
@@ -32,6 +33,15 @@ pub(super) async fn within<T>(patience: Duration, answer: impl Future<Output = s
     };
     tokio::time::timeout(patience, answer).await.unwrap_or_else(late)
 }
+
+/// Another transaction took the id of a job for other work.
+pub(super) fn taken_id(job: JobId) -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(TakenId(job)))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("job {0} was enqueued by another transaction just now, for other work; give each job an id of its own")]
+struct TakenId(JobId);
 
 /// Nothing was free to ask with for too long.
 pub(super) fn busy(address: &str, waited_ms: u64) -> Error {
@@ -97,6 +107,7 @@ fn meaning(cause: &sqlx::Error) -> (ErrorKind, String) {
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
             (ErrorKind::Unusable, format!("a row holds what no hapax wrote: {cause}"))
         }
+        sqlx::Error::AnyDriverError(error) if error.is::<TakenId>() => (ErrorKind::Invalid, error.to_string()),
         sqlx::Error::Configuration(error) => (ErrorKind::Invalid, format!("the store URL cannot be used: {error}")),
         other => (ErrorKind::Store, other.to_string()),
     }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use sqlx::Result;
 
+use super::fault;
 use super::rows::{self, KeyArrays, at_most_one, change, count, exactly_one, fetch};
 use super::step::Step;
 use crate::clock::Now;
@@ -253,8 +254,7 @@ impl<'s, 'c> Slice<'s, 'c> {
     async fn save(&mut self, was: &Model) -> Result<()> {
         let is = std::mem::take(&mut self.model);
         let made: Vec<&JobRecord> = is.jobs.values().filter(|job| !was.jobs.contains_key(&job.id)).collect();
-        // One that is there by now is the same job, sent again.
-        rows::insert_jobs(self.step, &made).await?;
+        insert_jobs(self.step, &made).await?;
         for (id, job) in &is.jobs {
             if let Some(old) = was.jobs.get(id).filter(|old| *old != job) {
                 save_job(self.step, old, job).await?;
@@ -353,6 +353,20 @@ async fn find_keys<'k>(step: &mut Step<'_>, keys: impl IntoIterator<Item = &'k O
     let KeyArrays { boundaries, scopes, hashes, .. } = KeyArrays::of(keys);
     let text = include_str!("sql/keys/find.sql");
     Ok(fetch!(step, text, rows::key, boundaries = boundaries, scopes = scopes, hashes = hashes))
+}
+
+/// Writes jobs that were not there when they were looked for. One that is there by now is the same job, sent again; if it
+/// is not, since it has another once key, this step is undone: its key must not be held for that other job.
+async fn insert_jobs(step: &mut Step<'_>, made: &[&JobRecord]) -> Result<()> {
+    if u64::try_from(made.len()) == Ok(rows::insert_jobs(step, made).await?) {
+        return Ok(());
+    }
+    let there = jobs(step, made.iter().map(|job| job.id).collect()).await?;
+    let is_other = |job: &&&JobRecord| there.iter().any(|other| other.id == job.id && other.once != job.once);
+    match made.iter().find(is_other) {
+        Some(job) => Err(fault::taken_id(job.id)),
+        None => Ok(()),
+    }
 }
 
 async fn save_job(step: &mut Step<'_>, was: &JobRecord, job: &JobRecord) -> Result<()> {

@@ -9,6 +9,7 @@ use hapax::store::{Inspect, Jobs, Workers};
 use hapax::{Enqueue, Enqueued, ErrorKind, Hapax, InstanceId, JobState, Outcome};
 use sqlx::{Connection, Transaction};
 
+use super::functions::{job, key};
 use super::place::{Place, until_somebody_waits};
 use super::shop::until;
 
@@ -143,4 +144,27 @@ async fn jobs_come_and_go_with_the_users_transaction() {
     let error = keyed("outside").enqueue_in(InSchema::new(&mut own, &place.schema)).await;
     let error = error.expect_err("there is no transaction");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Invalid, Outcome::DidNotHappen), "{error}");
+}
+
+/// One id for two jobs, at once: the second is refused, and its once key is free for others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_that_another_took_holds_no_key() {
+    let place = Place::new().await;
+    let store = place.store().await;
+    let key = key(Boundary::Enqueue, "k", "x");
+    let once = Some(KeyClaim { key: key.clone(), fingerprint: None, keep_ms: 0, made_at: None });
+    let second = NewJob { once, ..job() };
+    let mut own = place.connection().await;
+    let mut open = own.begin().await.expect("begun");
+    let first = sqlx::query("select enqueue('k', '{}', id => $1)").bind(*second.id.as_uuid());
+    first.execute(&mut *open).await.expect("enqueued");
+    let refused = tokio::spawn({
+        let store = store.clone();
+        async move { store.enqueue(vec![second]).await }
+    });
+    until_somebody_waits(&place).await;
+    open.commit().await.expect("committed");
+    let refused = refused.await.expect("no panic").expect_err("it is another job");
+    assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Invalid, Outcome::DidNotHappen), "{refused}");
+    assert_eq!(store.find_once(key).await.expect("read"), None, "nobody has the key");
 }

@@ -100,7 +100,10 @@ async fn a_tiny_statement_timeout_is_survived() {
 async fn too_few_connections_are_enough() {
     let place = Place::new().await;
     let (shop, role) = (Shop::open(&place).await, Role::of(&place).await);
-    let hapax = as_role(&place, &role).await;
+    // The driver's pool asks again, until its time is over, when nobody more is let in.
+    let options = PostgresStore::options().wait(Duration::from_secs(2));
+    let store = options.open(&role.url(&place.url)).await.expect("opens");
+    let hapax = Hapax::with_store(Arc::new(store));
     order(&hapax, 60).await;
     admin(&format!("alter role {} connection limit 4", role.name)).await;
     let host = paying(&hapax, &shop, 8).await;
