@@ -95,6 +95,10 @@ impl Demo {
         let bar = Bar::new(Some(plan.jobs), true);
         let fleet = Fleet::new(ground.clone(), folder.path(), self.careless);
         let mut stage = Stage::open(plan, &ground, fleet, bar).await?;
+        if let Some(name) = ground.schema() {
+            // If this process is killed, it stays there.
+            stage.say(&format!("in the schema {name}"));
+        }
         let played = tokio::select! {
             played = stage.play() => Some(played),
             () = interrupted() => None,
