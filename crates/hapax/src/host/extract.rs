@@ -30,7 +30,7 @@ use super::run::Run;
 #[diagnostic::on_unimplemented(
     message = "a task cannot ask for `{Self}`",
     label = "not something that a run or the host's state can give",
-    note = "a task takes its job first, then any of `State<T>`, `Run`, `Effect`, or a type that implements `FromRun`",
+    note = "a task takes its job first, then any of `State<T>`, `Run`, `Effect`, `EffectTx`, or any `FromRun`",
     note = "for `State<T>` the host's state must be a `T`, or implement `FromRef` for it"
 )]
 pub trait FromRun<S>: Sized + Send {
@@ -63,9 +63,9 @@ pub enum MustFinish {}
 
 /// Whether a task that returns `Self` satisfies what its extractors need.
 #[diagnostic::on_unimplemented(
-    message = "a task that takes an `Effect` must return `Finished`, or a `Result` with it",
+    message = "a task that takes an `Effect` or `EffectTx` must return `Finished`, or a `Result` with it",
     label = "`{Self}` does not prove that the effect was committed",
-    note = "end the task with `effect.finish_with(|tx| …).await`, which commits the effect together with the run"
+    note = "end the task with `effect.finish_with(|tx| …).await` or `tx.finish().await`, which commits both"
 )]
 pub trait Meets<N> {}
 

@@ -5,7 +5,7 @@
 //! that runs for as long as the host does. Everything here is one loop per duty, each in a file that opens with the
 //! list of what it does.
 //!
-//! This room does not know: how a store keeps anything (it asks by the verbs of `store/`; `effect.rs` alone names one),
+//! This room does not know: how a store keeps anything (it asks by the verbs of `store/`; `effect/` alone names one),
 //! what a verb means (the model does), process signals, config files, HTTP. It decides nothing about who may write: the
 //! fence does, in the store.
 //!

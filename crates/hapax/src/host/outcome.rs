@@ -26,10 +26,10 @@ impl IntoOutcome for () {
     }
 }
 
-/// Proof that a run's effect and its finish were committed together. Made by
-/// [`Effect::finish_with`](super::Effect::finish_with) and [`Run::finish_with`](super::Run::finish_with) alone.
+/// Proof that a run's effect and its finish were committed together. Made only by what commits both:
+/// `Effect::finish_with` and `Run::finish_with` on SQLite, `EffectTx::finish` and `Run::finish_in` on PostgreSQL.
 #[derive(Debug)]
-#[must_use = "a task that takes an `Effect` returns it"]
+#[must_use = "a task that takes an `Effect` or `EffectTx` returns it"]
 pub struct Finished(());
 
 impl Finished {

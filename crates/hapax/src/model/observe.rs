@@ -225,8 +225,8 @@ impl Model {
         Err(format!("claim left {observed:?}\n  lawful {granted:?}"))
     }
 
-    /// Takes an empty claim for lawful although there is work: a store may pass over jobs that another call holds at that
-    /// moment, even one that is refused in the end. Only for a claim that overlapped with such a call.
+    /// Takes an empty claim for lawful although there is work: a store may pass over jobs that another call holds at
+    /// that moment, even one that is refused in the end. Only for a claim that overlapped with such a call.
     ///
     /// # Errors
     /// What is wrong with it, for a person.

@@ -121,8 +121,8 @@ fn sqlite(store: &dyn Store) -> Result<&SqliteStore> {
     let any: &dyn Any = store.as_any();
     any.downcast_ref().ok_or_else(|| {
         let text = format!(
-            "store `{}` cannot commit an effect together with the end of its run; open the host on an SQLite store, or \
-             take `Run` instead of `Effect` and make the effect safe to repeat",
+            "store `{}` cannot commit an effect as a closure; open the host on an SQLite store, take `EffectTx` on a \
+             PostgreSQL one, or take `Run` instead of `Effect` and make the effect safe to repeat",
             store.name()
         );
         Error::did_not_happen(ErrorKind::Invalid, text)

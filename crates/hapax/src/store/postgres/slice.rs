@@ -355,8 +355,8 @@ async fn find_keys<'k>(step: &mut Step<'_>, keys: impl IntoIterator<Item = &'k O
     Ok(fetch!(step, text, rows::key, boundaries = boundaries, scopes = scopes, hashes = hashes))
 }
 
-/// Writes jobs that were not there when they were looked for. One that is there by now is the same job, sent again; if it
-/// is not, since it has another once key, this step is undone: its key must not be held for that other job.
+/// Writes jobs that were not there when they were looked for. One that is there by now is the same job, sent again; if
+/// it is not, since it has another once key, this step is undone: its key must not be held for that other job.
 async fn insert_jobs(step: &mut Step<'_>, made: &[&JobRecord]) -> Result<()> {
     if u64::try_from(made.len()) == Ok(rows::insert_jobs(step, made).await?) {
         return Ok(());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hapax::id::{ClaimId, Name};
-use hapax::model::{ClaimRequest, End, Finish, NewInstance, RunOutcome, RunRef};
+use hapax::id::{Boundary, ClaimId, Name};
+use hapax::model::{ClaimRequest, End, Finish, KeyClaim, NewInstance, NewJob, RunOutcome, RunRef};
 use hapax::store::postgres::{InSchema, PostgresStore};
-use hapax::store::{Inspect, Jobs, Workers};
+use hapax::store::{Inspect, Jobs, Once, Workers};
 use hapax::{Enqueue, Enqueued, ErrorKind, Hapax, InstanceId, JobState, Outcome};
 use sqlx::{Connection, Transaction};
 

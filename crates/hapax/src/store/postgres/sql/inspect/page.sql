@@ -1,5 +1,6 @@
 -- page: ids of the newest jobs of one queue in one state, optionally of one kind.
 -- binds: :queue, :state, :before, :kind, :limit
+-- differs from sqlite: no :before means from the newest on
 select id
   from hapax.jobs
  where queue = :queue

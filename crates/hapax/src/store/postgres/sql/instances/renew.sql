@@ -2,6 +2,7 @@
 -- others are given the time of one heartbeat to renew themselves as well before it may reap.
 -- binds: :wall, :lease_now, :id
 -- guard: live
+-- differs from sqlite: a function of the schema keeps the sum in range, so :most_ms is not bound
 update hapax.instances
    set renewed_at = :wall,
        reap_from = case when lease_until > :lease_now then reap_from
