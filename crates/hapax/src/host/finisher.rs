@@ -18,7 +18,7 @@ use super::pace::Pace;
 use super::registry::Entry;
 use super::run::Run;
 use super::shutdown::Stop;
-use crate::error::{Error, Outcome};
+use crate::error::{Error, ErrorKind, Outcome};
 use crate::model::{End, Finish, JobState, RunRef, Settled, Verdict};
 use crate::task::BoxError;
 use crate::telemetry;
@@ -88,8 +88,10 @@ fn insist(core: Arc<Core>, batch: Vec<Ended>, error: Error) -> super::registry::
         let mut pace = Pace::new(Duration::from_millis(20), Duration::from_secs(5));
         let (mut batch, mut error) = (batch, error);
         while !batch.is_empty() {
-            if !error.is_retryable() && error.outcome() == Outcome::DidNotHappen && batch.len() > 1 {
-                // One of them may be what the store cannot take: each for itself, so that it harms no other.
+            let splits = error.kind() == ErrorKind::Busy || !error.is_retryable();
+            if splits && error.outcome() == Outcome::DidNotHappen && batch.len() > 1 {
+                // One of them may be what the store cannot take, or wait for a row that somebody holds: each for
+                // itself, so that it harms no other.
                 for ended in batch {
                     let error = Error::did_not_happen(error.kind(), error.to_string());
                     tokio::spawn(insist(Arc::clone(&core), vec![ended], error));

@@ -19,7 +19,7 @@ use super::pace::Pace;
 use super::run::Run;
 use super::signal::StopReason;
 use crate::error::{Outcome, Result};
-use crate::model::{Settled, Verdict};
+use crate::model::{JobState, Settled, Verdict};
 use crate::task::JobError;
 use crate::telemetry;
 
@@ -46,7 +46,7 @@ async fn conclude(run: &Run, answer: Result<Settled>) -> Result<Finished, JobErr
     let mut pace = Pace::new(Duration::from_millis(20), Duration::from_secs(2));
     while pace.failures() < LEDGER_TRIES {
         match run.store().verdict(vec![run.reference()]).await.map(|verdicts| verdicts.into_iter().next()) {
-            Ok(Some(Verdict::Ended { .. })) => return Ok(counted(run)),
+            Ok(Some(Verdict::Ended { state: JobState::Done })) => return Ok(counted(run)),
             Ok(Some(Verdict::Current)) => {
                 run.set_ending(false);
                 return Err(JobError::not_done(lost));

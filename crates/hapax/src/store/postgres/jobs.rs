@@ -72,7 +72,7 @@ async fn peek(step: &mut Step<'_>, request: &ClaimRequest) -> Result<PeekAnswer>
     let (wall, kinds) = (step.now().wall, rows::list(&request.kinds));
     let queues = rows::list(request.queues.iter().map(|(queue, _)| queue));
     let text = include_str!("sql/jobs/peek_due.sql");
-    let due = fetch!(step, text, rows::only::<bool>, now = wall, queues = queues, kinds = &kinds);
+    let due = fetch!(step, text, rows::only::<bool>, queues = queues, kinds = &kinds, now = wall);
     let mut ready = due.contains(&true);
     for (queue, _) in &request.queues {
         if ready {

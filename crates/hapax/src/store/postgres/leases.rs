@@ -15,8 +15,9 @@ impl Leases for PostgresStore {
         self.write(move |step| {
             Box::pin(async move {
                 let mut slice = Slice::of(step);
-                slice.locks(&request.name, Wanted::Grant).await?.fences().await?;
-                slice.decide(|model, now| model.acquire_lock(now, &request)).await
+                let now = slice.locks_to_grant(&request.name).await?;
+                slice.fences().await?;
+                slice.decide_as_of(now, |model, now| model.acquire_lock(now, &request)).await
             })
         })
         .await
@@ -26,7 +27,7 @@ impl Leases for PostgresStore {
         let renewed = self.write(move |step| {
             Box::pin(async move {
                 let mut slice = Slice::of(step);
-                slice.locks(&lock.name, Wanted::Renewal).await?;
+                slice.permit(&lock, Wanted::Renewal).await?;
                 slice.decide(|model, now| model.renew_lock(now, &lock, lease_ms)).await
             })
         });
@@ -37,7 +38,7 @@ impl Leases for PostgresStore {
         let released = self.write(move |step| {
             Box::pin(async move {
                 let mut slice = Slice::of(step);
-                slice.locks(&lock.name, Wanted::Release).await?;
+                slice.permit(&lock, Wanted::Release).await?;
                 slice.decide(|model, now| model.release_lock(now, &lock)).await
             })
         });

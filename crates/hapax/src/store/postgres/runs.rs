@@ -52,9 +52,10 @@ pub(super) async fn finish(step: &mut Step<'_>, finishes: &[Finish]) -> Result<V
     Ok(answers)
 }
 
-/// Ends one run: the same step for a finish in a group and for one that commits with its effect.
-pub(super) async fn finish_one(step: &mut Step<'_>, finish: &Finish) -> Result<Settled> {
-    Ok(self::finish(step, std::slice::from_ref(finish)).await?.remove(0))
+/// Ends one run that took effect, as in a group. Gives whether it was the current one; if not, nothing was written and
+/// no row is locked: the effect is about to be undone, and the successor may be waiting for it.
+pub(super) async fn finish_one(step: &mut Step<'_>, (run, result): (RunRef, Option<&str>)) -> Result<bool> {
+    Ok(done(step, &BTreeMap::from([(run, result)])).await?.contains(&run))
 }
 
 /// The one end that most runs have: took effect. Gives those that were current.

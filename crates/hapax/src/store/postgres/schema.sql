@@ -444,7 +444,7 @@ begin
     returning jobs.once_boundary, jobs.once_scope, jobs.once_value, jobs.keep_key_ms into ended;
     if not found then
         perform hapax.keep_refusal('finish', coalesce(finish.job::text, 'null'), finish.fence);
-        update hapax.jobs set refused = least(jobs.refused + 1, 4294967295) where jobs.id = finish.job;
+        -- Not in the job's row: that is another's by now, whom this transaction, which may last, must not hold up.
         return false;
     end if;
     if ended.once_value is not null then
@@ -581,7 +581,7 @@ begin
     end loop;
     key := k.key; state := k.state; job := k.job; holder := k.holder; lease_until := k.lease_until;
     if not is_free then
-        if k.job is distinct from mine and k.fingerprint <> look_at_key.fingerprint then
+        if (mine is null or k.job is distinct from mine) and k.fingerprint <> look_at_key.fingerprint then
             perform hapax.refuse_other_work(value, k.job, k.holder, k.fingerprint, look_at_key.fingerprint);
         end if;
         return;
@@ -658,7 +658,8 @@ AS $function$
 select case
     when at = 'infinity' or ms >= 9000000000000000
         or extract(epoch from at) + ms / 1000.0 > 9223372036854 then timestamptz 'infinity'
-    else at + make_interval(hours => (ms / 3600000)::integer) + (ms % 3600000) * interval '1 millisecond'
+    else at + make_interval(hours => (ms / 7200000)::integer) + make_interval(hours => (ms / 7200000)::integer)
+            + (ms % 7200000) * interval '1 millisecond'
 end
 $function$;
 

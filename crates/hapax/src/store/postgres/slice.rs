@@ -20,8 +20,8 @@ use crate::clock::Now;
 use crate::id::{Boundary, Fence, Fingerprint, InstanceId, JobId, Name, OnceKey};
 use crate::model::job::RUNS_KEPT_MAX;
 use crate::model::{
-    Counters, EnqueueAnswer, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, Model, NewJob,
-    RunRecord,
+    Counters, EnqueueAnswer, Instance, JobRecord, JobState, KeyHolder, KeyRecord, KeyState, Lock, LockRef, Model,
+    NewJob, RunRecord,
 };
 
 /// Rows on loan.
@@ -38,8 +38,6 @@ pub(super) struct Slice<'s, 'c> {
 /// For what the permits of a lock are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// A new grant, to whom others may have to give way.
-    Grant,
     /// A longer lease for the one who has it.
     Renewal,
     /// To take one away.
@@ -194,23 +192,39 @@ impl<'s, 'c> Slice<'s, 'c> {
         Ok(self)
     }
 
+    /// Takes the permits of one lock for a grant, as of a time: only those that may pass on are locked, so that a guard
+    /// on one permit holds up neither the renewals of the others nor their release.
+    pub(super) async fn locks_to_grant(&mut self, name: &Name) -> Result<Now> {
+        let schema_and_name = format!("{} lock {name}", self.step.schema());
+        let mut first = [0; 8];
+        first.copy_from_slice(&Fingerprint::of(schema_and_name.as_bytes()).as_bytes()[..8]);
+        let text = include_str!("sql/locks/enter.sql");
+        fetch!(self.step, text, |_| Ok(()), identity = i64::from_be_bytes(first));
+        let now = self.step.look_at_the_clock().await?;
+        let text = include_str!("sql/locks/lock_expired.sql");
+        fetch!(self.step, text, |_| Ok(()), name = name.as_str(), lease_now = now.lease);
+        self.locks(name, Wanted::Look).await?;
+        Ok(now)
+    }
+
+    /// Locks and takes one permit of a lock, if it is there.
+    pub(super) async fn permit(&mut self, lock: &LockRef, wanted: Wanted) -> Result<&mut Self> {
+        let (name, slot) = (lock.name.as_str(), i64::from(lock.slot));
+        let found = if wanted == Wanted::Renewal {
+            fetch!(self.step, include_str!("sql/locks/lock_to_renew.sql"), rows::lock, name = name, slot = slot)
+        } else {
+            fetch!(self.step, include_str!("sql/locks/lock_to_release.sql"), rows::lock, name = name, slot = slot)
+        };
+        self.model.locks.extend(found);
+        Ok(self)
+    }
+
     /// Takes the permits of one lock.
     pub(super) async fn locks(&mut self, name: &Name, wanted: Wanted) -> Result<&mut Self> {
-        if wanted == Wanted::Grant {
-            let schema_and_name = format!("{} lock {name}", self.step.schema());
-            let mut first = [0; 8];
-            first.copy_from_slice(&Fingerprint::of(schema_and_name.as_bytes()).as_bytes()[..8]);
-            let text = include_str!("sql/locks/enter.sql");
-            fetch!(self.step, text, |_| Ok(()), identity = i64::from_be_bytes(first));
-        }
-        let found = match wanted {
-            Wanted::Grant | Wanted::Release => {
-                fetch!(self.step, include_str!("sql/locks/lock.sql"), rows::lock, name = name.as_str())
-            }
-            Wanted::Renewal => {
-                fetch!(self.step, include_str!("sql/locks/lock_to_renew.sql"), rows::lock, name = name.as_str())
-            }
-            Wanted::Look => fetch!(self.step, include_str!("sql/locks/of_name.sql"), rows::lock, name = name.as_str()),
+        let found = if wanted == Wanted::Look {
+            fetch!(self.step, include_str!("sql/locks/of_name.sql"), rows::lock, name = name.as_str())
+        } else {
+            fetch!(self.step, include_str!("sql/locks/lock.sql"), rows::lock, name = name.as_str())
         };
         self.model.locks.extend(found);
         Ok(self)
@@ -244,7 +258,8 @@ impl<'s, 'c> Slice<'s, 'c> {
         self.decide_as_of(now, step).await
     }
 
-    async fn decide_as_of<T>(&mut self, now: Now, step: impl FnOnce(&mut Model, Now) -> T) -> Result<T> {
+    /// Lets the law decide as of a time at which the rows were locked, and writes back what it changed.
+    pub(super) async fn decide_as_of<T>(&mut self, now: Now, step: impl FnOnce(&mut Model, Now) -> T) -> Result<T> {
         let was = self.model.clone();
         let answer = step(&mut self.model, now);
         self.save(&was).await?;

@@ -14,7 +14,7 @@ use super::step::{DEFAULT_SCHEMA, Home, Sessions, Step};
 use super::{PostgresStore, fault, jobs, migrate, runs};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::{End, Finish, LockRef, NewJob, RunRef, Settled, Verdict};
+use crate::model::{End, Finish, JobState, LockRef, NewJob, RunRef, Settled, Verdict};
 use crate::store::sealed::Sealed;
 use crate::store::{EnqueueIn, Enqueues, Store};
 
@@ -49,7 +49,8 @@ impl Sealed for &mut PgConnection {}
 /// Jobs that are there once the user's transaction commits, and never if it does not.
 ///
 /// The connection must be on the database of the store, with its tables in the schema `hapax`; for another schema see
-/// [`InSchema`]. If it fails half-way, none of the jobs is left in the transaction.
+/// [`InSchema`]. If it fails half-way, none of the jobs is left in the transaction; if its future is dropped half-way,
+/// as by a time-out around it, roll the transaction back: what it had begun is still in it.
 impl<'c> EnqueueIn for &'c mut PgConnection {
     type Answer<T: Send + 'static> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 
@@ -204,27 +205,23 @@ impl PostgresStore {
         result: Option<String>,
     ) -> Result<Settled> {
         let store = self.clone();
-        let finish = Finish { run, end: End::Done { result } };
         let step = async move {
             let (address, patience) = (store.address(), store.0.connections.patience());
             let cannot = |cause| fault::before_commit(&address, cause);
-            let settled = {
-                store.enters(&mut tx).await?;
-                let step = async {
-                    let mut step = Step::inside(&mut tx, &store.0.home).await?;
-                    runs::finish_one(&mut step, &finish).await
-                };
-                fault::within(patience, step).await.map_err(cannot)?
+            store.enters(&mut tx).await?;
+            let step = async {
+                let mut step = Step::inside(&mut tx, &store.0.home).await?;
+                runs::finish_one(&mut step, (run, result.as_deref())).await
             };
-            if settled.counted() {
+            if fault::within(patience, step).await.map_err(cannot)? {
                 return match fault::within(patience, tx.commit()).await {
-                    Ok(()) => Ok(settled),
+                    Ok(()) => Ok(Settled::Counted { state: JobState::Done }),
                     Err(cause) => Err(fault::at_commit(&address, cause)),
                 };
             }
             // The evidence went with the effect; a run that lost its place never has it again.
             drop(tx.rollback().await);
-            store.keep_refusal(finish).await
+            store.keep_refusal(Finish { run, end: End::Done { result } }).await
         };
         tokio::spawn(step).await.unwrap_or_else(|_| Err(super::ended()))
     }
@@ -233,7 +230,13 @@ impl PostgresStore {
     /// nested one has the driver undo the outer one too, and a raw `commit` or `rollback` ends it: whatever came after
     /// was written, and the end of the run would be, without the rest.
     async fn enters(&self, tx: &mut Transaction<'static, Postgres>) -> Result<()> {
-        let savepoint = tx.execute(sqlx::raw_sql("savepoint hapax_finish"));
+        // With the settings of our own steps: none of the user's statements comes after it.
+        let wait_ms = self.0.connections.wait_ms();
+        let text = format!(
+            "savepoint hapax_finish; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off; set \
+             local lock_timeout = {wait_ms}"
+        );
+        let savepoint = tx.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text)));
         let entered = fault::within(self.0.connections.patience(), savepoint).await;
         let outside = match &entered {
             // The driver believes so, and would take its own commit for done.

@@ -84,9 +84,10 @@ async fn reap(step: &mut Step<'_>, (by, limit): (InstanceId, u32)) -> Result<std
         Some(_) => {}
     }
     let text = include_str!("sql/instances/lock_expired.sql");
-    let expired = fetch!(step, text, rows::only::<InstanceId>, lease_now = lease_now);
+    let expired: Vec<InstanceId> = fetch!(step, text, rows::only::<InstanceId>, lease_now = lease_now);
     let text = include_str!("sql/jobs/reapable.sql");
-    let due: Vec<JobId> = fetch!(step, text, rows::only, lease_now = lease_now, limit = i64::from(limit));
+    let due: Vec<JobId> =
+        fetch!(step, text, rows::only, lease_now = lease_now, expired = &expired, limit = i64::from(limit));
     let mut slice = Slice::of(step);
     slice.jobs(due).await?;
     // Last, so that the owner of each of these jobs is among them.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use hapax::id::{Boundary, ClaimId, Name};
-use hapax::model::{ClaimRequest, End, Finish, KeyClaim, NewInstance, NewJob, RunOutcome, RunRef};
+use hapax::id::{AcquisitionId, Boundary, ClaimId, Name};
+use hapax::model::{
+    ClaimRequest, End, Finish, KeyClaim, LockAnswer, LockRequest, NewInstance, NewJob, RunOutcome, RunRef,
+};
 use hapax::store::postgres::{InSchema, PostgresStore};
-use hapax::store::{Inspect, Jobs, Once, Workers};
+use hapax::store::{Inspect, Jobs, Leases, Once, Workers};
 use hapax::{Enqueue, Enqueued, ErrorKind, Hapax, InstanceId, JobState, Outcome};
 use sqlx::{Connection, Transaction};
 
@@ -72,6 +74,10 @@ async fn an_open_duplicate_holds_up_nobody() {
     }
     let back = async || !store.reap(lasting, 10).await.expect("nothing is waited for").taken_back.is_empty();
     until("it is taken back", back).await;
+    // Its retention has a floor, for which nobody waits here.
+    let mut other = place.connection().await;
+    let text = "update jobs set purge_at = clock_timestamp() where state = 'done'";
+    sqlx::Executor::execute(&mut other, text).await.expect("made older");
     until("the done job is pruned, and its key forgotten", async || {
         store.prune(100).await.expect("nothing is waited for");
         store.job(done.job).await.expect("read").is_none()
@@ -167,4 +173,38 @@ async fn an_id_that_another_took_holds_no_key() {
     let refused = refused.await.expect("no panic").expect_err("it is another job");
     assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Invalid, Outcome::DidNotHappen), "{refused}");
     assert_eq!(store.find_once(key).await.expect("read"), None, "nobody has the key");
+}
+
+/// A guard on one permit of a lock holds up neither the renewal nor the release of the others, whoever waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guarded_permit_leaves_the_others_alone() {
+    let place = Place::new().await;
+    let store = impatient(&place).await;
+    let wish = |lease_ms| LockRequest {
+        name: name("l"),
+        permits: 3,
+        lease_ms,
+        acquisition: AcquisitionId::new(),
+        holder: name("h"),
+    };
+    let mut held = Vec::new();
+    for lease_ms in [60_000, 60_000, 100] {
+        let LockAnswer::Granted(lock) = store.acquire_lock(wish(lease_ms)).await.expect("answered") else {
+            panic!("a permit is free")
+        };
+        held.push(lock);
+    }
+    let mut own = place.connection().await;
+    let mut open = own.begin().await.expect("begun");
+    InSchema::new(&mut open, &place.schema).lock_guard(&held[2]).await.expect("still the last grant");
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let waiting = tokio::spawn({
+        let (store, wish) = (place.store().await, wish(60_000));
+        async move { store.acquire_lock(wish).await }
+    });
+    until_somebody_waits(&place).await;
+    store.renew_lock(held[0].clone(), 60_000).await.expect("renewed");
+    store.release_lock(held[1].clone()).await.expect("released");
+    open.commit().await.expect("committed");
+    assert!(matches!(waiting.await.expect("no panic"), Ok(LockAnswer::Granted(_))));
 }

@@ -46,7 +46,9 @@ fn head(file: &str, text: &str) -> Head {
     let whole = lines.iter().map(|line| line.trim_start_matches('-').trim()).collect::<Vec<_>>().join(" ");
     let part = |name: &str| {
         let rest = whole.split_once(&format!(" {name}: "))?.1;
-        let ends = ["binds: ", "guard: ", "set: "].into_iter().filter_map(|next| rest.find(&format!(" {next}")));
+        let ends = ["binds: ", "guard: ", "set: ", "differs from "]
+            .into_iter()
+            .filter_map(|next| rest.find(&format!(" {next}")));
         Some(rest[..ends.min().unwrap_or(rest.len())].trim().to_owned())
     };
     let binds = part("binds").unwrap_or_else(|| panic!("{file}: has no line `-- binds: …`"));

@@ -198,7 +198,7 @@ begin
     end loop;
     key := k.key; state := k.state; job := k.job; holder := k.holder; lease_until := k.lease_until;
     if not is_free then
-        if k.job is distinct from mine and k.fingerprint <> look_at_key.fingerprint then
+        if (mine is null or k.job is distinct from mine) and k.fingerprint <> look_at_key.fingerprint then
             perform hapax.refuse_other_work(value, k.job, k.holder, k.fingerprint, look_at_key.fingerprint);
         end if;
         return;
@@ -504,7 +504,7 @@ begin
     returning jobs.once_boundary, jobs.once_scope, jobs.once_value, jobs.keep_key_ms into ended;
     if not found then
         perform hapax.keep_refusal('finish', coalesce(finish.job::text, 'null'), finish.fence);
-        update hapax.jobs set refused = least(jobs.refused + 1, 4294967295) where jobs.id = finish.job;
+        -- Not in the job's row: that is another's by now, whom this transaction, which may last, must not hold up.
         return false;
     end if;
     if ended.once_value is not null then

@@ -19,12 +19,14 @@ create sequence hapax.fences as bigint minvalue 1 cache 1 no cycle;
 
 create function hapax.plus_ms(at timestamptz, ms bigint) returns timestamptz
     language sql immutable parallel safe
-    -- In whole hours and the rest, since an interval is multiplied as a float; past the end of time it ends there.
+    -- In whole hours, in two halves that fit an integer, and the rest, since an interval is multiplied as a float; past
+    -- the end of time it ends there.
     as $$
 select case
     when at = 'infinity' or ms >= 9000000000000000
         or extract(epoch from at) + ms / 1000.0 > 9223372036854 then timestamptz 'infinity'
-    else at + make_interval(hours => (ms / 3600000)::integer) + (ms % 3600000) * interval '1 millisecond'
+    else at + make_interval(hours => (ms / 7200000)::integer) + make_interval(hours => (ms / 7200000)::integer)
+            + (ms % 7200000) * interval '1 millisecond'
 end
 $$;
 

@@ -3,12 +3,12 @@
 -- guard: state, fence
 -- differs from sqlite: many runs in one statement; gives those that it recorded
 with locked as (
-    -- In the order of ids, as everywhere, so that no two wait for each other.
+    -- A heartbeat waits for nobody: a row that somebody holds is passed over, and its start recorded with the next.
     select id
       from hapax.jobs
      where id = any(:ids::uuid[])
      order by id
-       for no key update)
+       for no key update skip locked)
 update hapax.jobs
    set started_at = :wall,
        deadline = hapax.plus_ms(:lease_now, run_timeout_ms)

@@ -1,16 +1,22 @@
--- fold: adds refused duplicates to the rows of their keys, but of those that somebody is just changing.
+-- fold: adds refused duplicates to the rows of their keys, but of those that somebody is just changing; so many in one
+-- bite.
 -- binds: :limit
 -- guard: key
 -- differs from sqlite: has no counterpart there, where the key's row counts them at once
-with due as (
+with some_of_them as (
+    select ctid as place, key
+      from hapax.duplicates
+     limit 10000),
+due as (
     select keys.key
       from hapax.keys
-     where keys.key in (select distinct duplicates.key from hapax.duplicates limit :limit)
+     where keys.key in (select distinct some_of_them.key from some_of_them limit :limit)
        for update skip locked),
 gone as (
     delete from hapax.duplicates
-     using due
-     where duplicates.key = due.key
+     using due, some_of_them
+     where duplicates.ctid = some_of_them.place
+       and some_of_them.key = due.key
     returning duplicates.key, duplicates.at)
 update hapax.keys
    set refused = keys.refused + more.refused, last_refused_at = greatest(keys.last_refused_at, more.at)

@@ -8,6 +8,6 @@ select boundary, scope, hash, value, 'free', uuid_nil.id, 0, '-infinity', '-infi
   from unnest(:boundaries::text[], :scopes::text[], :hashes::bytea[], :values::text[])
     as wanted (boundary, scope, hash, value),
        (select '00000000-0000-0000-0000-000000000000'::uuid) as uuid_nil (id)
- order by boundary, scope, hash
+ order by boundary collate "C", scope collate "C", hash
 on conflict (boundary, scope, hash) do nothing
 returning boundary, scope, hash
