@@ -233,8 +233,8 @@ impl PostgresStore {
         // With the settings of our own steps: none of the user's statements comes after it.
         let wait_ms = self.0.connections.wait_ms();
         let text = format!(
-            "savepoint hapax_finish; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off; set \
-             local lock_timeout = {wait_ms}"
+            "savepoint hapax_finish; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off; \
+             set local lock_timeout = {wait_ms}"
         );
         let savepoint = tx.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text)));
         let entered = fault::within(self.0.connections.patience(), savepoint).await;
