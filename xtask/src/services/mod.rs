@@ -80,8 +80,8 @@ fn nothing_runs(_: &Site) -> Result<Vec<String>, Failure> {
 /// Where services are looked for and where their files are.
 #[derive(Debug)]
 struct Site {
-    /// The library's folder.
-    library: PathBuf,
+    /// The folder of the crate whose rooms are looked for.
+    source: PathBuf,
     /// `target/services`.
     home: PathBuf,
     /// The environment's variables that begin with `HAPAX_`.
@@ -91,7 +91,7 @@ struct Site {
 impl Site {
     fn of(root: &Path) -> Site {
         let given = std::env::vars().filter(|(name, _)| name.starts_with("HAPAX_")).collect();
-        Site { library: root.join("crates/hapax"), home: root.join("target/services"), given }
+        Site { source: root.join("crates/hapax"), home: root.join("target/services"), given }
     }
 
     /// A variable that is set to something.
@@ -106,7 +106,7 @@ impl Site {
 
     /// Whether the tree has a room.
     fn has(&self, room: &str) -> bool {
-        self.library.join(room).is_dir() || self.library.join(format!("{room}.rs")).is_file()
+        self.source.join(room).is_dir() || self.source.join(format!("{room}.rs")).is_file()
     }
 }
 
